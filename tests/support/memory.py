@@ -19,7 +19,8 @@ from fiveways.protocols.umq36.conversation import Umq36Conversation
 from fiveways.runtime.frame_recorder import FrameRecorder
 from fiveways.runtime.outbox import Outbox
 from fiveways.runtime.peer_connection import PeerConnection
-from fiveways.runtime.resumable_session import ResumableSession, SessionConnection
+from fiveways.runtime.resumable_session import ResumableSession
+from fiveways.runtime.session_connection import SessionConnection
 from fiveways.transports.http_protocol import HttpProtocol
 from fiveways.transports.websocket import WebSocketLink
 

@@ -168,7 +168,7 @@ def test_a_taken_port_is_named_with_a_way_out() -> None:
         port = hub.urls["health"].rpartition(":")[2].partition("/")[0]
         code, out, err = run("serve", "--port", port)
     assert (code, out) == (1, "")
-    assert err == f"fiveways serve: port {port} is taken; choose another with --port, or 0 for any that is free\n"
+    assert err == f"fiveways serve: port {port} is in use; choose another with --port, or 0 for any free port\n"
 
 
 def test_it_does_not_open_the_door_to_the_world_by_accident() -> None:
@@ -235,11 +235,11 @@ def test_settings_are_read_again_on_hup_and_bad_ones_are_left(config: Path) -> N
     with serving("--config", str(config)) as hub:
         config.write_text(CONFIG.replace("never", "nevr"), encoding="utf-8")
         hub.signal(signal.SIGHUP)
-        assert "line 3: auth.anonymous must be one of" in hub.log_line("the old settings stay")
+        assert "line 3: auth.anonymous must be one of" in hub.log_line("settings not reloaded")
         assert main(["call", hub.url("lrpm"), "hub.ping"]) == 1
         config.write_text(CONFIG.replace("never", "loopback"), encoding="utf-8")
         hub.signal(signal.SIGHUP)
-        hub.log_line("the settings were taken over")
+        hub.log_line("settings reloaded")
         assert main(["call", hub.url("lrpm"), "hub.ping"]) == 0
 
 
@@ -258,16 +258,16 @@ def test_each_line_of_a_hub_that_speaks_json_is_an_object(config: Path) -> None:
     lines = [json.loads(line) for line in err.splitlines()]
     assert code == 0
     assert all({"at", "level", "logger", "text"} <= set(line) for line in lines)
-    opened = [line for line in lines if line["text"] == "a session is open"]
+    opened = [line for line in lines if line["text"] == "session opened"]
     assert {(line["protocol"], line["identity"], line["level"]) for line in opened} == {
         ("umq", "ann", "debug"),
         ("nq", "ann", "debug"),
     }
-    refused = [line for line in lines if line["text"].startswith("a peer was not let in")]
+    refused = [line for line in lines if line["text"].startswith("login refused")]
     assert {(line["protocol"], line["level"]) for line in refused} == {("umq", "warning"), ("nq", "warning")}
     assert {line["from"].rpartition(":")[0] for line in opened + refused} == {"127.0.0.1"}
     (began,) = [line for line in lines if line["text"] == "the hub is running"]
     assert (began["level"], began["pid"], began["version"]) == ("info", hub.process.pid, version("fiveways"))
     assert f"//{began['host']}:{began['port']}/" in hub.url("umq").replace("localhost", "127.0.0.1")
-    assert {"the hub is closing: open calls have 10 seconds", "the hub is closed"} <= {line["text"] for line in lines}
+    assert {"the hub is shutting down; draining open calls", "the hub has stopped"} <= {line["text"] for line in lines}
     assert not [secret for secret in (TOKEN, "wrong-one") if secret in err]

@@ -160,7 +160,7 @@ def test_a_port_that_is_wanted_and_taken_is_told(tmp_path: Path) -> None:
         port = taken.getsockname()[1]
         ended = demo_process.performed("--port", str(port), folder=tmp_path / "demo")
     assert (ended.code, ended.out) == (1, "")
-    assert ended.err == f"fiveways demo: port {port} is taken; choose another with --port, or 0 for any that is free\n"
+    assert ended.err == f"fiveways demo: port {port} is in use; choose another with --port, or 0 for any free port\n"
     assert not ended.folder.exists()
 
 

@@ -1,4 +1,4 @@
-"""Each broker in turn, for all tests here."""
+"""The `broker` fixture: each supported broker in turn."""
 
 from tests.support.broker_processes import broker
 

@@ -1,4 +1,4 @@
-"""The access lists that docs/mqtt.md gives for a broker of one's own."""
+"""The access lists that docs/mqtt.md recommends for a separate broker."""
 
 import re
 import tempfile
@@ -16,26 +16,26 @@ DOCS = ROOT / "docs" / "mqtt.md"
 FORGED = b'{"/hub":0,"/fiveways":0,"/callback":0}'
 
 
-def documented() -> str:
-    """The list for Mosquitto."""
-    found = re.search(r"```text\n(# clients without a user.*?)```", DOCS.read_text(), re.DOTALL)
-    assert found is not None
-    return found[1]
+def documented_list() -> str:
+    """Return the list for Mosquitto from the documentation."""
+    match = re.search(r"```text\n(# clients without a user.*?)```", DOCS.read_text(), re.DOTALL)
+    assert match is not None
+    return match[1]
 
 
 @contextmanager
 def access_list() -> Iterator[Path]:
-    """A file with that list, which Mosquitto can read as another user."""
+    """A file with that list, readable for Mosquitto's user."""
     with tempfile.TemporaryDirectory() as folder:
         Path(folder).chmod(0o755)
         file = Path(folder, "acl")
-        file.write_text(documented())
+        file.write_text(documented_list())
         file.chmod(0o644)
         yield file
 
 
 async def forge(broker: RunningBroker) -> None:
-    """Try to claim the topics of a hub, as a client without a user."""
+    """Try to claim the topics of a hub as a client without a user."""
     url = Broker("127.0.0.1", broker.port)
     for topic in ("fiveways/hubs/!", "fiveways/hubs/000"):
         link = await open_mqtt(url, Bare(topic), will=Will(topic, FORGED))
@@ -45,7 +45,7 @@ async def forge(broker: RunningBroker) -> None:
 
 
 @bounded
-async def test_list_for_mosquitto_lets_hubs_alone_publish_claims() -> None:
+async def test_mosquitto_list_lets_only_hubs_publish_claims() -> None:
     with access_list() as lists:
         extra = f"acl_file {lists}\nallow_anonymous true"
         with mosquitto(Wanted("hub", "s3cret", extra=extra)) as broker:
@@ -53,5 +53,5 @@ async def test_list_for_mosquitto_lets_hubs_alone_publish_claims() -> None:
                 await until(lambda: listener.heard.qsize() > 0)
                 await forge(broker)
                 assert [await device.call("hub.echo", number) for number in range(5)] == [*range(5)]
-                said = [listener.heard.get_nowait() for _ in range(listener.heard.qsize())]
-                assert FORGED not in [each.payload for each in said]
+                received = [listener.heard.get_nowait() for _ in range(listener.heard.qsize())]
+                assert FORGED not in [each.payload for each in received]

@@ -1,4 +1,4 @@
-"""Brokers, by the command line."""
+"""Brokers on the command line."""
 
 import asyncio
 from typing import Any
@@ -25,35 +25,37 @@ class Greeter:
             yield pb.CountReply(number=number)
 
 
-async def typed(*arguments: str) -> tuple[int, str, str]:
+async def run_command(*arguments: str) -> tuple[int, str, str]:
     return await asyncio.to_thread(hubs.run, *arguments)
 
 
 @bounded
-async def test_a_service_is_called_with_json_and_a_schema(broker: RunningBroker) -> None:
+async def test_service_is_called_with_json_and_a_schema(broker: RunningBroker) -> None:
     url = f"mqtt-rpc+{broker.url}"
     async with connect_mqtt(broker.url, timeout=PATIENCE) as device, device.serve(pb, Greeter()):
-        code, out, err = await typed("call", f"{url}/Greeter", "SayHello", '{"name": "Bob"}', *SCHEMA)
+        code, out, err = await run_command("call", f"{url}/Greeter", "SayHello", '{"name": "Bob"}', *SCHEMA)
         assert (code, err) == (0, "")
         assert '"text":"Hello Bob"' in out
-        code, out, _ = await typed("call", url, "Greeter/Count", '{"up_to": 2}', "--stream", *SCHEMA)
+        code, out, _ = await run_command("call", url, "Greeter/Count", '{"up_to": 2}', "--stream", *SCHEMA)
         assert (code, out.splitlines()) == (0, ['{"number":"0"}', '{"number":"1"}'])
-        code, out, err = await typed("call", f"{url}/Greeter", "SayHello", '{"nme": 1}', *SCHEMA)
+        code, out, err = await run_command("call", f"{url}/Greeter", "SayHello", '{"nme": 1}', *SCHEMA)
         assert (code, out) == (1, "")
         assert "nme" in err
-        code, _, err = await typed("call", f"{url}/Nobody", "SayHello", "{}", "--timeout", "0.3")
+        code, _, err = await run_command("call", f"{url}/Nobody", "SayHello", "{}", "--timeout", "0.3")
         assert code in {1, 124}, err
 
 
 @bounded
-async def test_topics_of_a_broker(broker: RunningBroker) -> None:
+async def test_topics_are_published_and_subscribed_at_a_broker(broker: RunningBroker) -> None:
     url = f"mqtt-rpc+{broker.url}"
-    assert (await typed("publish", url, "cli/kept", "21.5", "--retain"))[0] == 0
-    code, out, err = await typed("subscribe", url, "cli/+", "--count", "1", "--envelope", "--timeout", str(PATIENCE))
+    assert (await run_command("publish", url, "cli/kept", "21.5", "--retain"))[0] == 0
+    code, out, err = await run_command(
+        "subscribe", url, "cli/+", "--count", "1", "--envelope", "--timeout", str(PATIENCE)
+    )
     assert (code, out.strip(), err) == (0, '{"topic":"cli/kept","data":21.5}', "")
 
 
-def test_what_a_broker_has_not() -> None:
+def test_commands_that_a_broker_does_not_support_are_refused() -> None:
     url = "mqtt-rpc+mqtt://localhost:1"
     for arguments, sentence in (
         (("push", url, "q", "1"), "a broker is only called, published to and subscribed to"),

@@ -1,4 +1,4 @@
-"""What others do wrong on a topic that we serve or call on, and what our own functions do wrong."""
+"""Invalid messages of others on a topic that a client serves or calls, and errors of its own functions."""
 
 import asyncio
 import logging
@@ -18,15 +18,15 @@ HELLO = b"\x0a\x03Bob"
 @pytest.mark.parametrize(
     ("kind", "value", "code", "tag"),
     [
-        ("SayHello", HELLO[:-1], 400, "hub.bad_arguments"),  # cut off
-        ("SayHello", b"\x08\x01\x0a", 400, "hub.bad_arguments"),  # of another schema, and cut off
-        ("SayHello", b"\x0a\x02\xff\xff", 400, "hub.bad_arguments"),  # a string that is none
+        ("SayHello", HELLO[:-1], 400, "hub.bad_arguments"),  # truncated
+        ("SayHello", b"\x08\x01\x0a", 400, "hub.bad_arguments"),  # of another schema, and truncated
+        ("SayHello", b"\x0a\x02\xff\xff", 400, "hub.bad_arguments"),  # an invalid string
         ("SayGoodbye", HELLO, 404, "hub.no_such_method"),
         ("", None, 404, "hub.no_such_method"),  # a body without a type
     ],
 )
 @waiting
-async def test_a_bad_request_is_answered_and_runs_nothing(
+async def test_invalid_request_is_answered_and_runs_nothing(
     broker: RunningBroker, kind: str, value: bytes | None, code: int, tag: str
 ) -> None:
     async with pair(broker) as it, bare(broker, it.topic) as link:
@@ -39,7 +39,7 @@ async def test_a_bad_request_is_answered_and_runs_nothing(
 
 
 @waiting
-async def test_what_is_no_protobuf_at_all_is_answered_where_its_id_shows(broker: RunningBroker) -> None:
+async def test_message_without_protobuf_is_answered_if_its_id_is_readable(broker: RunningBroker) -> None:
     async with pair(broker) as it, bare(broker, it.topic) as link:
         whole = encode(Request(it.topic, 7, "SayHello", HELLO, True, 500, 4)).payload
         link.say(b"hello", b"", whole[:9], b"\x08\x09\x18\x01\x12\x7f")
@@ -51,7 +51,7 @@ async def test_what_is_no_protobuf_at_all_is_answered_where_its_id_shows(broker:
 
 
 @waiting
-async def test_a_type_may_be_a_path_or_folded(broker: RunningBroker) -> None:
+async def test_request_type_may_be_a_path_or_folded(broker: RunningBroker) -> None:
     async with pair(broker) as it, bare(broker, it.topic) as link:
         link.say(Request(it.topic, 1, "type.example/SayHello", HELLO, True), Request(it.topic, 2, "say_hello", HELLO))
         answers = [await link.answer(), await link.answer()]
@@ -59,7 +59,7 @@ async def test_a_type_may_be_a_path_or_folded(broker: RunningBroker) -> None:
 
 
 @waiting
-async def test_a_repeated_request_is_answered_once(broker: RunningBroker) -> None:
+async def test_repeated_request_is_answered_once(broker: RunningBroker) -> None:
     async with pair(broker) as it, bare(broker, it.topic) as link:
         request = Request(it.topic, 7, "SayHello", HELLO, True)
         link.say(request, request)
@@ -70,7 +70,7 @@ async def test_a_repeated_request_is_answered_once(broker: RunningBroker) -> Non
 
 
 @waiting
-async def test_a_retained_request_of_yesterday_is_ignored(broker: RunningBroker) -> None:
+async def test_retained_request_is_ignored(broker: RunningBroker) -> None:
     topic, service = new_topic(), Greeter()
     async with bare(broker, topic) as link, at(broker) as callee:
         link.say(Request(topic, 7, "SayHello", HELLO, True), retain=True)
@@ -83,7 +83,7 @@ async def test_a_retained_request_of_yesterday_is_ignored(broker: RunningBroker)
 
 
 @waiting
-async def test_a_request_whose_end_never_comes_times_out(broker: RunningBroker) -> None:
+async def test_request_stream_without_an_end_times_out(broker: RunningBroker) -> None:
     async with pair(broker, own_timeout=0.3) as it, bare(broker, it.topic) as link:
         link.say(Request(it.topic, 7, "Sum", b"\x08\x01"))
         answer = await link.answer()
@@ -92,7 +92,7 @@ async def test_a_request_whose_end_never_comes_times_out(broker: RunningBroker) 
 
 
 @waiting
-async def test_a_request_that_is_not_read_takes_no_more_than_its_share_of_memory(broker: RunningBroker) -> None:
+async def test_unread_request_stream_is_bounded_in_memory(broker: RunningBroker) -> None:
     settings = quick(max_waiting=50_000)
     topic, service = new_topic(), Greeter()
     async with (
@@ -111,12 +111,12 @@ async def test_a_request_that_is_not_read_takes_no_more_than_its_share_of_memory
 
 
 @waiting
-async def test_a_bad_element_in_the_middle_fails_the_call(broker: RunningBroker) -> None:
+async def test_invalid_element_within_a_stream_fails_the_call(broker: RunningBroker) -> None:
     async with pair(broker) as it, bare(broker, it.topic) as link:
         link.say(Request(it.topic, 7, "Sum", b"\x08\x01"), Request(it.topic, 7, "Sum", b"\x08"))
         answer = await link.answer()
         assert isinstance(answer, ErrorResponse)
-        # It runs already, so nobody may say that it does not.
+        # It runs already, so the error must not be `NotExecuted`.
         assert (answer.code, answer.tag) == (400, "bad_part")
         assert "element 2" in answer.user_message
 
@@ -132,7 +132,7 @@ async def test_a_bad_element_in_the_middle_fails_the_call(broker: RunningBroker)
     ],
 )
 @waiting
-async def test_answers_are_read_as_what_they_are(
+async def test_responses_are_interpreted_by_status_and_body(
     broker: RunningBroker,
     answer: Response | ErrorResponse,
     error: type[CallError],
@@ -155,7 +155,7 @@ async def test_answers_are_read_as_what_they_are(
 
 
 @waiting
-async def test_an_answer_whose_end_never_comes_times_out(broker: RunningBroker) -> None:
+async def test_response_stream_without_an_end_times_out(broker: RunningBroker) -> None:
     topic = new_topic()
     async with at(broker) as caller, bare(broker, topic) as link:
         stub = caller.stub(greeter().module, topic=topic, timeout=2.0)
@@ -166,13 +166,13 @@ async def test_an_answer_whose_end_never_comes_times_out(broker: RunningBroker) 
         assert (await first).number == 1
         with pytest.raises(CallTimeout):
             await anext(parts)
-        # What comes yet is of no use to anybody, and counted.
+        # Later parts are unused, and counted.
         link.say(Response(topic, number, "", b"\x08\x02"))
         await becomes(lambda: caller.strays)
 
 
 @waiting
-async def test_an_answer_that_nobody_takes_is_given_up(broker: RunningBroker) -> None:
+async def test_unread_response_stream_is_dropped(broker: RunningBroker) -> None:
     async with pair(broker, quick(max_waiting=100_000)) as it:
         parts = it.stub().Count(message("CountRequest", up_to=5000))
         assert (await anext(parts)).number == 1
@@ -184,7 +184,7 @@ async def test_an_answer_that_nobody_takes_is_given_up(broker: RunningBroker) ->
 
 
 @waiting
-async def test_two_services_on_one_topic_show(broker: RunningBroker, caplog: pytest.LogCaptureFixture) -> None:
+async def test_two_services_on_one_topic_are_logged(broker: RunningBroker, caplog: pytest.LogCaptureFixture) -> None:
     async with pair(broker) as it, at(broker) as other:
         async with other.serve(greeter().module, Greeter(), topic=it.topic):
             with caplog.at_level(logging.WARNING):
@@ -196,11 +196,11 @@ async def test_two_services_on_one_topic_show(broker: RunningBroker, caplog: pyt
 
 
 @waiting
-async def test_own_messages_on_the_shared_topic_are_ignored(broker: RunningBroker) -> None:
+async def test_own_messages_on_a_shared_topic_are_ignored(broker: RunningBroker) -> None:
     async with pair(broker) as it, bare(broker, it.topic) as link:
         calls = [it.stub().SayHello(message("HelloRequest", name=str(number))) for number in range(50)]
         assert [reply.text for reply in await asyncio.gather(*calls)] == [f"hello {number}" for number in range(50)]
-        # All 100 messages came back to both of them before this one.
+        # All 100 messages returned to both clients before this one.
         link.say(Request(it.topic, 7, "SayHello", HELLO, True))
         assert (await link.answer_for(7)).correlation_id == 7
         assert (it.callee.strays, it.caller.malformed, it.callee.malformed) == (0, 0, 0)
@@ -208,7 +208,7 @@ async def test_own_messages_on_the_shared_topic_are_ignored(broker: RunningBroke
 
 
 @waiting
-async def test_who_serves_a_topic_is_told_that_it_cannot_call_itself(broker: RunningBroker) -> None:
+async def test_client_that_serves_a_topic_cannot_call_it(broker: RunningBroker) -> None:
     async with pair(broker) as it:
         stub = it.callee.stub(greeter().module, topic=it.topic)
         with pytest.raises(NotExecuted, match="served by this very peer"):

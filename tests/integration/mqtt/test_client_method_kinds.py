@@ -1,4 +1,4 @@
-"""The four kinds of methods, and the four ways in which each can end, over each broker."""
+"""The four kinds of methods and their four outcomes, over each broker."""
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
@@ -16,7 +16,7 @@ NUMBERS = {"success": 3, "error": BAD, "timeout": HANG, "cancel": HANG}
 WORDS = {"success": "bob", "error": "fail", "timeout": "hang", "cancel": "hang"}
 
 
-async def unary(stub: Stub, outcome: str, timeout: float | None) -> list[object]:  # noqa: ASYNC109  it is the call's
+async def unary(stub: Stub, outcome: str, timeout: float | None) -> list[object]:  # noqa: ASYNC109  the timeout of the call
     reply = await stub.SayHello(message("HelloRequest", name=WORDS[outcome]), timeout=timeout)
     return [reply.text]
 
@@ -64,7 +64,7 @@ async def error(it: Pair, call: Call, kind: str) -> None:
 
 
 async def timeout(it: Pair, call: Call, _kind: str) -> None:
-    """The service hears of the caller's time, and its work ends with it."""
+    """The service gets the caller's timeout, and its method ends with it."""
     with pytest.raises(CallTimeout):
         await call(it.stub(), "timeout", 0.4)
     await becomes(lambda: it.service.ended)
@@ -72,7 +72,7 @@ async def timeout(it: Pair, call: Call, _kind: str) -> None:
 
 
 async def cancel(it: Pair, call: Call, _kind: str) -> None:
-    """The service does not hear of it; what it answers is dropped, and counted."""
+    """The service is not told; its response is dropped, and counted."""
     task = asyncio.ensure_future(call(it.stub(), "cancel", None))
     await it.service.hangs.wait()
     task.cancel()
@@ -91,9 +91,9 @@ OUTCOMES = {"success": success, "error": error, "timeout": timeout, "cancel": ca
 @pytest.mark.parametrize("outcome", OUTCOMES)
 @pytest.mark.parametrize("kind", KINDS)
 @waiting
-async def test_each_kind_ends_in_each_way(broker: RunningBroker, kind: str, outcome: str) -> None:
+async def test_each_kind_of_method_has_each_outcome(broker: RunningBroker, kind: str, outcome: str) -> None:
     async with pair(broker) as it:
         await OUTCOMES[outcome](it, KINDS[kind], kind)
         assert it.service.runs == 1
-        # The link, and the service, are as good as before.
+        # The connection and the service still work.
         assert await unary(it.stub(), "success", None) == VALUES["unary"]

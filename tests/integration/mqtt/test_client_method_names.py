@@ -1,4 +1,4 @@
-"""Calls by name: with JSON where a schema is known, else with bytes."""
+"""Calls by name: with JSON if a schema is known, else with bytes."""
 
 import asyncio
 from typing import Any
@@ -15,8 +15,8 @@ from tests.support.rpc_service import Greeter, at, bare, message, pair, quick, w
 BOB = message("HelloRequest", name="bob")
 
 
-def described(**settings: Any) -> Any:  # noqa: ANN401
-    """Settings with the tests' schema."""
+def settings_with_schema(**settings: Any) -> Any:  # noqa: ANN401
+    """Settings with the schema of the tests."""
     return quick(schemas=load_services([greeter().path]), **settings)
 
 
@@ -24,7 +24,7 @@ def described(**settings: Any) -> Any:  # noqa: ANN401
 async def test_calls_by_name_take_and_give_json(broker: RunningBroker) -> None:
     service = Greeter()
     async with (
-        at(broker, described(service="Greeter")) as caller,
+        at(broker, settings_with_schema(service="Greeter")) as caller,
         at(broker) as callee,
         callee.serve(greeter().module, service),
     ):
@@ -48,7 +48,7 @@ async def test_calls_by_name_take_and_give_json(broker: RunningBroker) -> None:
 
 
 @waiting
-async def test_without_a_schema_bytes_are_bytes(broker: RunningBroker) -> None:
+async def test_calls_without_a_schema_take_and_give_bytes(broker: RunningBroker) -> None:
     async with pair(broker) as it:
         answer: Any = await it.caller.call("SayHello", BOB.SerializeToString(), topic=it.topic)
         assert greeter().module.HelloReply.FromString(answer).text == "hello bob"
@@ -62,7 +62,7 @@ async def test_without_a_schema_bytes_are_bytes(broker: RunningBroker) -> None:
 
 
 @waiting
-async def test_the_hubs_own_methods_take_any_json(broker: RunningBroker) -> None:
+async def test_builtin_methods_of_the_hub_take_any_json(broker: RunningBroker) -> None:
     async with at(broker) as caller, bare(broker, "/hub") as link:
         call = asyncio.ensure_future(caller.call("hub.echo", {"a": 1}))
         request: Request = await link.request()

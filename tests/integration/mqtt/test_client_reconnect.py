@@ -1,4 +1,4 @@
-"""A broker that goes away and returns, and what is known of the calls then."""
+"""A broker that stops and restarts: reconnection, and the outcome of calls in flight."""
 
 import asyncio
 from collections.abc import AsyncIterator, Coroutine, Iterator
@@ -20,30 +20,30 @@ HANGING = message("HelloRequest", name="hang")
 
 
 @pytest.fixture(params=BROKERS)
-def mortal(request: pytest.FixtureRequest) -> Iterator[RunningBroker]:
-    """A broker of one test's own, which it may end."""
+def stoppable_broker(request: pytest.FixtureRequest) -> Iterator[RunningBroker]:
+    """A broker for one test, which may stop it."""
     with running(request.param) as each:
         yield each
 
 
-async def ended(broker: RunningBroker) -> None:
+async def stop_broker(broker: RunningBroker) -> None:
     await asyncio.to_thread(broker.kill)
 
 
-async def started(broker: RunningBroker) -> None:
+async def start_broker(broker: RunningBroker) -> None:
     await asyncio.to_thread(broker.start)
 
 
 @waiting
-async def test_calls_fail_by_what_is_known_and_services_are_back(mortal: RunningBroker) -> None:
-    async with pair(mortal) as it:
+async def test_calls_fail_with_the_right_error_and_services_return(stoppable_broker: RunningBroker) -> None:
+    async with pair(stoppable_broker) as it:
         stub = it.stub()
         assert (await stub.SayHello(BOB)).text == "hello bob"
         left = asyncio.ensure_future(stub.SayHello(HANGING))
         parts = stub.Count(message("CountRequest", up_to=HANG))
         assert (await anext(parts)).number == 1
         await it.service.hangs.wait()
-        await ended(mortal)
+        await stop_broker(stoppable_broker)
         with pytest.raises(CallLost, match="it may have run"):
             await left
         with pytest.raises(CallLost):
@@ -53,36 +53,36 @@ async def test_calls_fail_by_what_is_known_and_services_are_back(mortal: Running
             await stub.SayHello(BOB, timeout=0.2)
         assert caught.value.reason is Reason.UNAVAILABLE
         assert it.service.runs == 3
-        # Who waits long enough gets through as soon as the broker, and the service, are back.
-        await started(mortal)
+        # A call with enough time succeeds when the broker and the service are back.
+        await start_broker(stoppable_broker)
         await until(it.callee, ConnectionState.RECONNECTED)
         assert (await stub.SayHello(BOB)).text == "hello bob"
         assert (await stub.SayHello(BOB)).text == "hello bob"
-        # The stream had a hole then, and was ended; the call in one piece was not.
+        # The stream lost a part and failed; the call without a stream succeeded.
         assert it.service.ended == ["cancelled"]
         assert it.caller.strays == 0
 
 
 @waiting
-async def test_a_link_comes_back_within_a_second_however_long_the_broker_was_away(mortal: RunningBroker) -> None:
-    async with at(mortal) as peer:
+async def test_client_reconnects_within_a_second_of_the_brokers_return(stoppable_broker: RunningBroker) -> None:
+    async with at(stoppable_broker) as peer:
         keeper = peer._session.reconnector
-        await ended(mortal)
-        # The waits double up to their bound, which is a second.
+        await stop_broker(stoppable_broker)
+        # The backoff doubles up to its maximum, one second.
         await becomes(lambda: keeper._backoff == 1.0)
-        await started(mortal)
+        await start_broker(stoppable_broker)
         await until(peer, ConnectionState.RECONNECTED)
         assert keeper._backoff == 1.0
 
 
-async def cut_off(peer: MqttPeer, call: Coroutine[Any, Any, Any]) -> "asyncio.Task[Any]":
-    """Begin a call, and lose the link after it was said and before it was written."""
+async def lose_connection_before_write(peer: MqttPeer, call: Coroutine[Any, Any, Any]) -> "asyncio.Task[Any]":
+    """Begin a call, and lose the connection after it was sent to the link and before it was written."""
     task = asyncio.create_task(call)
     keeper = peer._session.reconnector
     link, ear = keeper.link, keeper._receiver
     assert link is not None
     assert ear is not None
-    asyncio.get_running_loop().call_soon(ear.lost, "gone")  # its turn is after the task's and before the writing
+    asyncio.get_running_loop().call_soon(ear.lost, "gone")  # this runs after the task's step and before the write
     await asyncio.sleep(0)
     assert keeper.link is None
     link.abort()
@@ -90,24 +90,24 @@ async def cut_off(peer: MqttPeer, call: Coroutine[Any, Any, Any]) -> "asyncio.Ta
 
 
 @waiting
-async def test_what_was_not_written_was_not_executed(broker: RunningBroker) -> None:
+async def test_unwritten_call_fails_as_not_executed(broker: RunningBroker) -> None:
     async with pair(broker) as it:
         stub = it.stub()
         await stub.SayHello(BOB)
         with pytest.raises(NotExecuted, match="gone; it was not sent"):
-            await (await cut_off(it.caller, stub.SayHello(BOB)))
+            await (await lose_connection_before_write(it.caller, stub.SayHello(BOB)))
         await until(it.caller, ConnectionState.RECONNECTED)
-        # Nor is it said by the next link.
+        # The next connection does not send it either.
         await stub.SayHello(BOB)
         assert it.service.runs == 2
-        # A policy may have it tried again.
-        task = await cut_off(it.caller, stub.SayHello(BOB, retry=Retry()))
+        # A retry policy may repeat it.
+        task = await lose_connection_before_write(it.caller, stub.SayHello(BOB, retry=Retry()))
         assert (await task).text == "hello bob"
         assert it.service.runs == 3
 
 
 @waiting
-async def test_an_answer_may_leave_by_the_next_link(broker: RunningBroker) -> None:
+async def test_response_is_sent_over_the_next_connection(broker: RunningBroker) -> None:
     topic, service = new_topic(), Greeter()
     async with (
         at(broker) as callee,
@@ -124,7 +124,7 @@ async def test_an_answer_may_leave_by_the_next_link(broker: RunningBroker) -> No
         answer = await link.answer()
         assert isinstance(answer, Response)
         assert answer.correlation_id == 7
-        # And a repeat of the request is known by the next link too.
+        # The next connection also recognizes a repeated request.
         link.say(Request(topic, 7, "SayHello", HANGING.SerializeToString(), True))
         link.say(Request(topic, 8, "SayHello", BOB.SerializeToString(), True))
         assert (await link.answer()).correlation_id == 8
@@ -132,14 +132,14 @@ async def test_an_answer_may_leave_by_the_next_link(broker: RunningBroker) -> No
 
 
 @waiting
-async def test_streams_of_which_a_part_is_lost_are_ended(broker: RunningBroker) -> None:
+async def test_stream_with_a_lost_part_fails(broker: RunningBroker) -> None:
     topic, service = new_topic(), Greeter()
     async with (
         at(broker) as callee,
         callee.serve(greeter().module, service, topic=topic),
         bare(broker, topic) as link,
     ):
-        link.say(Request(topic, 7, "Sum", b"\x08\x01"))  # more of it may come while nobody listens
+        link.say(Request(topic, 7, "Sum", b"\x08\x01"))  # a part may arrive while the client is not subscribed
         await becomes(lambda: service.runs)
         lost = callee._session.reconnector.link
         assert lost is not None
@@ -149,27 +149,27 @@ async def test_streams_of_which_a_part_is_lost_are_ended(broker: RunningBroker) 
 
 
 @waiting
-async def test_requests_that_stream_end_with_their_link(mortal: RunningBroker) -> None:
+async def test_streamed_request_fails_with_its_connection(stoppable_broker: RunningBroker) -> None:
     async def lines() -> AsyncIterator[Any]:
         yield message("ChatLine", text="one")
         yield message("ChatLine", text="two")
         await asyncio.Event().wait()
 
-    async with pair(mortal) as it:
+    async with pair(stoppable_broker) as it:
         chat = it.stub().Chat(lines())
         assert [(await anext(chat)).text, (await anext(chat)).text] == ["you said one", "you said two"]
-        await ended(mortal)
+        await stop_broker(stoppable_broker)
         with pytest.raises(CallLost):
             await anext(chat)
 
 
 @waiting
-async def test_without_reconnect_it_is_over(mortal: RunningBroker) -> None:
-    async with connect_mqtt(mortal.url, reconnect=False) as peer:
+async def test_client_without_reconnect_ends_with_its_connection(stoppable_broker: RunningBroker) -> None:
+    async with connect_mqtt(stoppable_broker.url, reconnect=False) as peer:
         stub = peer.stub(greeter().module, topic=new_topic())
         call = asyncio.ensure_future(stub.SayHello(BOB))
         await becomes(lambda: peer._session._last_sent)
-        await ended(mortal)
+        await stop_broker(stoppable_broker)
         with pytest.raises(CallLost):
             await call
         assert (await peer.wait_closed()).state is ConnectionState.CLOSED
@@ -178,7 +178,7 @@ async def test_without_reconnect_it_is_over(mortal: RunningBroker) -> None:
 
 
 @waiting
-async def test_closing_fails_what_is_open(broker: RunningBroker) -> None:
+async def test_close_fails_pending_calls(broker: RunningBroker) -> None:
     peer = await connect_mqtt(broker.url)
     stub = peer.stub(greeter().module, topic=new_topic())
     call = asyncio.ensure_future(stub.SayHello(BOB))
@@ -192,7 +192,7 @@ async def test_closing_fails_what_is_open(broker: RunningBroker) -> None:
 
 @pytest.mark.parametrize("name", BROKERS)
 @waiting
-async def test_a_wrong_password_is_refused_and_never_shown(name: str) -> None:
+async def test_wrong_password_is_refused_and_not_shown(name: str) -> None:
     with running(name, Wanted("bob", "secret1")) as broker:
         url = broker.url.replace("secret1", "secret2")
         with pytest.raises(Refused) as caught:
@@ -204,7 +204,7 @@ async def test_a_wrong_password_is_refused_and_never_shown(name: str) -> None:
 
 
 @waiting
-async def test_a_broker_that_is_not_there() -> None:
+async def test_unreachable_broker_is_an_error() -> None:
     with pytest.raises(ConnectionLost, match="cannot connect to"):
         async with MqttPeer(Broker.parse("mqtt://127.0.0.1:9"), quick()):
             pass

@@ -1,4 +1,4 @@
-"""When a call is made again."""
+"""The retry policy of MQTT calls."""
 
 from types import SimpleNamespace
 
@@ -20,26 +20,26 @@ BUSY, GONE, BAD = Reason.OVERLOADED, Reason.UNAVAILABLE, Reason.BAD_ARGUMENTS
     [
         (CallFailed("x", retry_after=0.5), 1, 0.5),
         (CallFailed("x", retry_after=0.5), 2, 0.5),
-        (CallFailed("x", retry_after=0.5), 3, None),  # three calls are enough
+        (CallFailed("x", retry_after=0.5), 3, None),  # three attempts are enough
         (CallFailed("x", retry_after=30.0), 1, 30.0),
-        (CallFailed("x", retry_after=30.1), 1, None),  # who waits so long?
-        (CallFailed("x", retry_after=0.0), 1, None),  # forbidden
-        (CallFailed("x"), 1, None),  # forbidden
+        (CallFailed("x", retry_after=30.1), 1, None),  # above the maximum delay
+        (CallFailed("x", retry_after=0.0), 1, None),  # retrying is forbidden
+        (CallFailed("x"), 1, None),  # retrying is forbidden
         (NotExecuted(BUSY, retry_after=2.0), 1, 2.0),
-        (NotExecuted(GONE), 1, None),  # somebody answered, and did not allow it
+        (NotExecuted(GONE), 1, None),  # a callee answered, and did not allow a retry
         (NotSent(GONE), 1, 0.1),
         (NotSent(GONE), 2, 0.2),
-        (NotSent(BAD), 1, None),  # it will not be better the next time
+        (NotSent(BAD), 1, None),  # an invalid request stays invalid
         (CallTimeout("x", retry_after=0.5), 1, None),  # it may have run
         (CallLost("x"), 1, None),
     ],
 )
-def test_the_policy(error: CallError, made: int, wait: float | None) -> None:
+def test_policy_decides_by_error_and_attempt(error: CallError, made: int, wait: float | None) -> None:
     assert Retry().delay(error, made) == wait
 
 
 class Busy:
-    """Fails so many times."""
+    """Fails for a number of calls."""
 
     def __init__(self, failures: int, retry_after: float | None) -> None:
         self.failures = failures
@@ -66,7 +66,7 @@ class Busy:
     ("failures", "retry_after", "runs"), [(0, 0.01, 1), (2, 0.01, 3), (3, 0.01, 3), (1, None, 1), (1, 60.0, 1)]
 )
 @waiting
-async def test_a_call_is_made_again_when_it_may_be(
+async def test_call_is_retried_if_the_error_allows_it(
     broker: RunningBroker, failures: int, retry_after: float | None, runs: int
 ) -> None:
     async with pair(broker, service=Busy(failures, retry_after)) as it:
@@ -83,14 +83,14 @@ async def test_a_call_is_made_again_when_it_may_be(
 @waiting
 async def test_all_attempts_share_one_timeout(broker: RunningBroker) -> None:
     async with pair(broker, service=Busy(100, 0.15)) as it:
-        # On a busy machine the last attempt may have too little time left for its answer.
+        # On a busy machine, the last attempt may have too little time left for its response.
         with pytest.raises(CallError, match=r"not now|within 0\.5 s"):
             await it.stub(timeout=0.5, retry=Retry(attempts=100)).SayHello(message("HelloRequest"))
         assert it.service.runs <= 4
 
 
 @waiting
-async def test_timeout_of_a_later_attempt_tells_the_time_of_all() -> None:
+async def test_timeout_of_a_later_attempt_names_the_total_time() -> None:
     session = SimpleNamespace(settings=SimpleNamespace(timeout=60.0))
     attempts = RetryAttempts(session, "/greeter/SayHello", None, Retry())  # type: ignore[arg-type]
     await attempts.wait_after(CallFailed("not now", retry_after=0.001))
@@ -100,7 +100,7 @@ async def test_timeout_of_a_later_attempt_tells_the_time_of_all() -> None:
 
 
 @waiting
-async def test_a_streamed_answer_is_asked_for_again_before_its_first_part_only(broker: RunningBroker) -> None:
+async def test_streamed_response_is_retried_only_before_its_first_part(broker: RunningBroker) -> None:
     async with pair(broker, service=Busy(1, 0.01)) as it:
         stub = it.stub(retry=Retry())
         assert [part.number async for part in stub.Count(message("CountRequest"))] == [2]

@@ -1,4 +1,4 @@
-"""What our own functions and stubs do, and what they do wrong."""
+"""Functions and stubs of a client's services, and their errors."""
 
 import asyncio
 import threading
@@ -16,7 +16,7 @@ from tests.support.rpc_service import BAD, HANG, Greeter, at, message, new_topic
 
 
 class Odd:
-    """Functions that do not do what they should, and some that do it in other ways."""
+    """Functions with unusual and wrong behaviour."""
 
     def __init__(self) -> None:
         self.thread = ""
@@ -50,7 +50,7 @@ class Odd:
     ],
 )
 @waiting
-async def test_what_a_function_raises_is_told_without_its_secrets(
+async def test_exception_of_a_function_is_reported_without_its_text(
     broker: RunningBroker, name: str, match: str, code: int
 ) -> None:
     async with pair(broker, service=Odd()) as it:
@@ -61,13 +61,13 @@ async def test_what_a_function_raises_is_told_without_its_secrets(
 
 
 @waiting
-async def test_plain_functions_run_in_threads_and_get_their_context(broker: RunningBroker) -> None:
+async def test_sync_functions_run_in_threads_with_their_context(broker: RunningBroker) -> None:
     async with pair(broker, service=Odd(), own_timeout=17.0) as it:
         reply = await it.stub().SayHello(message("HelloRequest", name="bob"), timeout=9.0)
         assert reply.text == f"{it.topic} SayHello 9"
         assert it.service.thread.startswith("fiveways-app")
         assert 0 < it.service.left <= 9
-        # A caller that says nothing leaves it to the service; one that has read enough need not read all.
+        # Without a caller's timeout the service's own applies; a callee may ignore the rest of a stream.
         async with at(broker, quick(timeout=30.0)) as other:
             stub = other.stub(greeter().module, topic=it.topic)
             assert (await stub.Sum(message("SumRequest", number=n) for n in range(100))).total == 17
@@ -77,7 +77,7 @@ async def test_plain_functions_run_in_threads_and_get_their_context(broker: Runn
 
 
 @waiting
-async def test_the_services_own_timeout_ends_the_work(broker: RunningBroker) -> None:
+async def test_timeout_of_the_service_cancels_the_function(broker: RunningBroker) -> None:
     async with pair(broker, quick(timeout=30.0), own_timeout=0.3) as it:
         with pytest.raises(CallTimeout, match=r"not done within 0\.3 s"):
             await it.stub().SayHello(message("HelloRequest", name="hang"))
@@ -89,7 +89,7 @@ async def test_the_services_own_timeout_ends_the_work(broker: RunningBroker) -> 
 
 
 @waiting
-async def test_a_service_that_is_stopped_answers_no_more(broker: RunningBroker) -> None:
+async def test_stopped_service_answers_no_requests(broker: RunningBroker) -> None:
     topic, service = new_topic(), Greeter()
     async with at(broker) as caller, at(broker) as callee:
         served = await callee.serve(greeter().module, service, topic=topic)
@@ -106,7 +106,7 @@ async def test_a_service_that_is_stopped_answers_no_more(broker: RunningBroker) 
 
 
 @waiting
-async def test_what_runs_when_a_service_is_stopped_may_end(broker: RunningBroker) -> None:
+async def test_running_functions_of_a_stopped_service_may_end(broker: RunningBroker) -> None:
     topic, service = new_topic(), Greeter()
     async with at(broker) as caller, at(broker) as callee:
         served = await callee.serve(greeter().module, service, topic=topic)
@@ -144,7 +144,7 @@ class TakesNothing:
     ],
 )
 @waiting
-async def test_functions_that_cannot_serve_are_refused_at_once(
+async def test_unsuitable_functions_are_refused_at_once(
     broker: RunningBroker, implementation: object, match: str
 ) -> None:
     async with at(broker) as peer:
@@ -153,7 +153,7 @@ async def test_functions_that_cannot_serve_are_refused_at_once(
 
 
 @waiting
-async def test_a_stub_refuses_what_it_cannot_send(broker: RunningBroker) -> None:
+async def test_stub_refuses_unsendable_arguments(broker: RunningBroker) -> None:
     async with pair(broker) as it:
         stub = it.stub()
         with pytest.raises(TypeError, match=r"SayHello: a CountRequest, where the schema has demo\.HelloRequest"):
@@ -172,7 +172,7 @@ async def test_a_stub_refuses_what_it_cannot_send(broker: RunningBroker) -> None
 
 
 @waiting
-async def test_what_goes_wrong_while_a_request_streams_ends_the_call(broker: RunningBroker) -> None:
+async def test_error_within_a_streamed_request_ends_the_call(broker: RunningBroker) -> None:
     async def numbers(last: object) -> AsyncIterator[Any]:
         yield message("SumRequest", number=1)
         yield message("SumRequest", number=2)
@@ -186,6 +186,6 @@ async def test_what_goes_wrong_while_a_request_streams_ends_the_call(broker: Run
             await it.stub().Sum(numbers(ZeroDivisionError()))
         with pytest.raises(TypeError, match=r"where the schema has demo\.SumRequest"):
             await it.stub().Sum(numbers(message("CountRequest")))
-        # The answer is there before the request is: nobody waits for the rest of it.
+        # The response arrives before the end of the request: nothing waits for the rest of it.
         with pytest.raises(CallFailed, match="no such number"):
             await it.stub().Sum(numbers(message("SumRequest", number=BAD)))

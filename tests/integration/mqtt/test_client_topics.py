@@ -1,4 +1,4 @@
-"""Which topics a client asks the broker for, and plain topics."""
+"""Subscriptions of a client at the broker, and plain topics."""
 
 import asyncio
 from typing import Any
@@ -15,16 +15,16 @@ BOB = message("HelloRequest", name="bob")
 
 
 @waiting
-async def test_a_topic_is_asked_for_once(broker: RunningBroker) -> None:
+async def test_topic_is_subscribed_once(broker: RunningBroker) -> None:
     async with pair(broker) as it:
-        stub, asked = it.stub(), _asked(it)
+        stub, subscriptions = it.stub(), _record_subscriptions(it)
         await asyncio.gather(*[stub.SayHello(BOB) for _ in range(100)])
         await stub.SayHello(BOB)
-        assert asked == [[it.topic]]
+        assert subscriptions == [[it.topic]]
 
 
 @waiting
-async def test_a_topic_that_nobody_uses_is_given_back(broker: RunningBroker) -> None:
+async def test_unused_topic_is_unsubscribed(broker: RunningBroker) -> None:
     async with pair(broker, quick(topic_idle=0.2)) as it:
         stub = it.stub()
         await stub.SayHello(BOB)
@@ -38,7 +38,7 @@ async def test_a_topic_that_nobody_uses_is_given_back(broker: RunningBroker) -> 
 
 
 @waiting
-async def test_the_topic_that_was_used_least_recently_makes_room(broker: RunningBroker) -> None:
+async def test_least_recently_used_topic_is_unsubscribed_for_a_new_one(broker: RunningBroker) -> None:
     topics = [new_topic() for _ in range(4)]
     async with at(broker, quick(max_topics=3)) as caller, at(broker) as callee:
         for topic in topics:
@@ -49,7 +49,7 @@ async def test_the_topic_that_was_used_least_recently_makes_room(broker: Running
 
 
 @waiting
-async def test_more_topics_than_are_allowed_are_refused_with_a_sentence(broker: RunningBroker) -> None:
+async def test_topics_above_the_limit_are_refused(broker: RunningBroker) -> None:
     async with at(broker, quick(max_topics=1)) as caller:
         first = caller.stub(greeter().module, topic=new_topic())
         open_call = asyncio.ensure_future(first.SayHello(BOB))
@@ -61,8 +61,8 @@ async def test_more_topics_than_are_allowed_are_refused_with_a_sentence(broker: 
 
 
 @waiting
-async def test_more_topics_than_a_broker_allows() -> None:
-    """nats-server grants so many subscriptions; the oldest makes room, and where none can, the call says so."""
+async def test_topics_above_the_brokers_limit_are_refused() -> None:
+    """nats-server grants a number of subscriptions; the oldest makes room, and if none can, the call fails."""
     topics = [new_topic() for _ in range(5)]
     with running("nats", Wanted(extra="  max_ack_pending: 20000")) as broker:
         async with at(broker) as caller, at(broker) as callee:
@@ -83,25 +83,25 @@ async def test_more_topics_than_a_broker_allows() -> None:
                 each.cancel()
 
 
-def _asked(it: Pair) -> list[list[str]]:
-    """What the caller asks the broker for from now on."""
+def _record_subscriptions(it: Pair) -> list[list[str]]:
+    """Collect the caller's further subscription requests at the broker."""
     link: Any = it.caller._session.reconnector.link
-    asked: list[list[str]] = []
+    subscriptions: list[list[str]] = []
     subscribe = link.subscribe
 
     async def noted(filters: list[str], qos: int = 1) -> None:
-        asked.append(list(filters))
+        subscriptions.append(list(filters))
         await subscribe(filters, qos)
 
     link.subscribe = noted
-    return asked
+    return subscriptions
 
 
 # Plain topics.
 
 
 @waiting
-async def test_plain_topics(broker: RunningBroker) -> None:
+async def test_plain_topics_are_published_and_subscribed(broker: RunningBroker) -> None:
     place = new_topic()[1:]
     async with at(broker) as one, at(broker) as other:
         await one.publish(f"{place}/kept", {"a": [1, 2.5]}, retain=True)
@@ -111,9 +111,9 @@ async def test_plain_topics(broker: RunningBroker) -> None:
             assert (kept.topic, kept.data, kept.retained) == (f"{place}/kept", {"a": [1, 2.5]}, True)
             for data in (b"\xff\x00", "text", 21.5, None):
                 await one.publish(f"{place}/x", data)
-            given = [(await anext(events)).data for _ in range(4)]
-            assert given == [b"\xff\x00", "text", 21.5, None]
-            assert [(await anext(all_events)).data for _ in range(5)] == [{"a": [1, 2.5]}, *given]
+            values = [(await anext(events)).data for _ in range(4)]
+            assert values == [b"\xff\x00", "text", 21.5, None]
+            assert [(await anext(all_events)).data for _ in range(5)] == [{"a": [1, 2.5]}, *values]
         assert [event async for event in events] == []
         for bad in ("a/#", "", "a\0b"):
             with pytest.raises(NotExecuted):
@@ -126,7 +126,7 @@ async def test_plain_topics(broker: RunningBroker) -> None:
 
 
 @waiting
-async def test_a_slow_reader_misses_the_oldest(broker: RunningBroker) -> None:
+async def test_slow_consumer_misses_the_oldest_messages(broker: RunningBroker) -> None:
     place = new_topic()[1:]
     async with at(broker, quick(max_waiting=2000)) as peer, peer.subscribe(place) as events:
         for number in range(100):

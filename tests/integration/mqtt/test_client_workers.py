@@ -1,4 +1,4 @@
-"""Calls of async functions share tasks, and no call notices the others."""
+"""Calls of async functions share tasks without affecting each other."""
 
 import asyncio
 from contextvars import ContextVar
@@ -14,7 +14,7 @@ MARK: ContextVar[str] = ContextVar("MARK", default="clean")
 
 
 class Shared:
-    """A function that does whatever its caller names."""
+    """A function with a behaviour that its caller selects."""
 
     def __init__(self) -> None:
         self.tasks: dict[str, asyncio.Task[Any]] = {}
@@ -22,7 +22,7 @@ class Shared:
         self.cancelled: list[str] = []
         self.go = asyncio.Event()
 
-    async def SayHello(self, request: Any) -> Any:  # noqa: ANN401, N802  as the schema has it
+    async def SayHello(self, request: Any) -> Any:  # noqa: ANN401, N802  the name in the schema
         name = request.name
         task = asyncio.current_task()
         assert task is not None
@@ -56,7 +56,7 @@ def hello(name: str) -> Any:  # noqa: ANN401  the classes are generated
 
 
 @waiting
-async def test_calls_that_never_wait_share_a_few_tasks(broker: RunningBroker) -> None:
+async def test_calls_without_waits_share_a_few_tasks(broker: RunningBroker) -> None:
     async with pair(broker, service=Shared()) as it:
         names = [f"quick {number}" for number in range(40)]
         replies = await asyncio.gather(*(it.stub().SayHello(hello(name)) for name in names))
@@ -65,7 +65,7 @@ async def test_calls_that_never_wait_share_a_few_tasks(broker: RunningBroker) ->
 
 
 @waiting
-async def test_a_call_that_waits_keeps_nobody_else_waiting(broker: RunningBroker) -> None:
+async def test_waiting_call_does_not_delay_others(broker: RunningBroker) -> None:
     async with pair(broker, service=Shared()) as it:
         stub = it.stub()
         waits = [asyncio.create_task(stub.SayHello(hello(f"wait {number}"))) for number in range(20)]
@@ -77,7 +77,7 @@ async def test_a_call_that_waits_keeps_nobody_else_waiting(broker: RunningBroker
 
 
 @waiting
-async def test_a_call_that_ran_out_of_time_is_cancelled_and_no_other_one(broker: RunningBroker) -> None:
+async def test_timeout_cancels_only_its_own_call(broker: RunningBroker) -> None:
     async with pair(broker, service=Shared()) as it:
         stub = it.stub()
         asked = [stub.SayHello(hello(f"wait {number}"), timeout=60.0 if number else 2.0) for number in range(5)]
@@ -93,7 +93,7 @@ async def test_a_call_that_ran_out_of_time_is_cancelled_and_no_other_one(broker:
 
 
 @waiting
-async def test_what_a_function_leaves_behind_in_its_task_is_found_by_no_other(broker: RunningBroker) -> None:
+async def test_task_state_of_a_function_is_invisible_to_others(broker: RunningBroker) -> None:
     async with pair(broker, service=Shared()) as it:
         stub, odd = it.stub(), ("mark 1", "cancel", "mark 2", "raise", "leave", "exit", "mark 3")
         names = [each for name in odd for each in (name, f"quick after {name}")]
@@ -108,9 +108,9 @@ async def test_what_a_function_leaves_behind_in_its_task_is_found_by_no_other(br
 
 
 @waiting
-async def test_a_call_that_is_over_before_its_turn_is_not_run(broker: RunningBroker) -> None:
+async def test_call_cancelled_in_the_queue_is_not_run(broker: RunningBroker) -> None:
     async with pair(broker, service=Shared()) as it:
-        it.callee._services._workers._is_worker_starting = True  # a worker that is never there: nobody takes what waits
+        it.callee._services._workers._is_worker_starting = True  # a worker that never runs: the call stays queued
         with pytest.raises(CallTimeout):
             await it.stub().SayHello(hello("late"), timeout=0.1)
         await becomes(lambda: not it.callee._services._calls)

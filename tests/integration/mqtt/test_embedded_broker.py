@@ -1,4 +1,4 @@
-"""The broker that a hub starts for itself: there before the hub says so, and gone with it, however it goes."""
+"""The embedded broker: it runs before the hub reports ready, and ends with the hub for any reason."""
 
 import os
 import signal
@@ -20,7 +20,7 @@ from tests.support.broker_hubs import bounded, is_linked, retained, until
 from tests.support.raw_peers import PATIENCE, hub, settings
 
 
-def is_there(pid: int) -> bool:
+def is_listening(pid: int) -> bool:
     try:
         os.kill(pid, 0)
     except ProcessLookupError:
@@ -30,30 +30,30 @@ def is_there(pid: int) -> bool:
 
 def wait_until_gone(pid: int) -> None:
     until = time.monotonic() + PATIENCE
-    while is_there(pid):
+    while is_listening(pid):
         assert time.monotonic() < until, "the broker is still there"
         time.sleep(0.02)
 
 
 def broker_of(pid: int) -> int:
-    """The child of a hub."""
+    """Return the child process of a hub."""
     (child,) = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
     return int(child)
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
-def test_it_goes_with_its_hub(number: signal.Signals) -> None:
+def test_broker_ends_with_its_hub(number: signal.Signals) -> None:
     with hubs.serving("--set", "mqtt.enabled=true", "--set", "mqtt.port=0") as hub:
         code, out, err = hubs.run("call", hub.url("mqtt-rpc"), "hub.echo", '{"a": 1}')
         assert (code, out.strip(), err) == (0, '{"a":1}', "")
         broker = broker_of(hub.process.pid)
-        assert is_there(broker)
+        assert is_listening(broker)
         hub.signal(number)
         hub.process.wait(PATIENCE)
         wait_until_gone(broker)
 
 
-def test_folder_of_a_killed_hub_is_removed_by_the_next_and_that_of_a_running_one_stays(tmp_path: Path) -> None:
+def test_next_hub_removes_the_folder_of_a_killed_hub_only(tmp_path: Path) -> None:
     def folders() -> set[Path]:
         return set(tmp_path.glob("fiveways-broker-*"))
 
@@ -70,7 +70,7 @@ def test_folder_of_a_killed_hub_is_removed_by_the_next_and_that_of_a_running_one
     assert not folders()
 
 
-def test_a_hub_answers_again_after_its_broker_or_itself_was_killed(tmp_path: Path) -> None:
+def test_hub_answers_again_after_a_kill_of_broker_or_hub(tmp_path: Path) -> None:
     store = f"store.path={tmp_path / 's'}"
     for _ in range(2):
         with hubs.serving("--set", "mqtt.enabled=true", "--set", "mqtt.port=0", "--set", store) as hub:
@@ -78,13 +78,13 @@ def test_a_hub_answers_again_after_its_broker_or_itself_was_killed(tmp_path: Pat
                 code, out, err = hubs.run("call", hub.url("mqtt-rpc"), "hub.echo", "1", "--timeout", str(PATIENCE))
                 assert (code, out.strip()) == (0, "1"), err
                 os.kill(broker_of(hub.process.pid), signal.SIGKILL)
-                hub.log_line("is started anew")
-                hub.log_line("linked to the broker")
+                hub.log_line("the embedded broker exited")
+                hub.log_line("connected to the MQTT broker")
             hub.signal(signal.SIGKILL)
 
 
 @bounded
-async def test_it_is_started_anew_if_it_dies(caplog: pytest.LogCaptureFixture) -> None:
+async def test_killed_broker_is_restarted(caplog: pytest.LogCaptureFixture) -> None:
     broker = EmbeddedBroker(0, None)
     await broker.start()
     try:
@@ -95,13 +95,13 @@ async def test_it_is_started_anew_if_it_dies(caplog: pytest.LogCaptureFixture) -
         await until(lambda: not embedded_broker._is_free(broker.port))
         async with connect_mqtt(broker.url, timeout=PATIENCE) as peer:
             await peer.publish("a", 1)
-        assert "is started anew" in caplog.text
+        assert "the embedded broker exited" in caplog.text
     finally:
         await broker.stop()
 
 
 @bounded
-async def test_what_it_retains_is_kept_beside_the_store(tmp_path: Path) -> None:
+async def test_retained_messages_are_stored_beside_the_store(tmp_path: Path) -> None:
     for turn in range(2):
         broker = EmbeddedBroker(0, tmp_path / "kept")
         await broker.start()
@@ -114,8 +114,8 @@ async def test_what_it_retains_is_kept_beside_the_store(tmp_path: Path) -> None:
             await broker.stop()
 
 
-class Nothing:
-    """A client that hears nothing. Fulfils `MqttReceiver`."""
+class IgnoringClient:
+    """A client that ignores its messages. Implements `MqttReceiver`."""
 
     def received(self, message: MqttMessage) -> None: ...
 
@@ -125,7 +125,7 @@ class Nothing:
 
 
 @bounded
-async def test_only_hubs_can_publish_claims_at_it() -> None:
+async def test_only_hubs_can_publish_claims() -> None:
     mqtt = MqttSettings(enabled=True, port=0, user="hubs", password=Secret('p"w$ö\\'))
     async with hub(replace(settings(), mqtt=mqtt)) as place:
         assert place.server._mqtt is not None
@@ -142,7 +142,7 @@ async def test_only_hubs_can_publish_claims_at_it() -> None:
         territory.receive = monitored  # type: ignore[union-attr,method-assign]
         forged = b'{"/hub":0,"/fiveways":0,"/callback":0}'
         for place_of_claim in ("fiveways/hubs/!", territory.election.own_topic, "$MQTT/msgs/fiveways/hubs/!"):  # type: ignore[union-attr]
-            link = await open_mqtt(broker, Nothing(), will=Will(place_of_claim, forged))
+            link = await open_mqtt(broker, IgnoringClient(), will=Will(place_of_claim, forged))
             link.publish(place_of_claim, forged)
             link.publish(place_of_claim, forged, retain=True)
             link.publish("$JS/API/STREAM/DELETE/$MQTT_msgs", b"")
@@ -156,23 +156,23 @@ async def test_only_hubs_can_publish_claims_at_it() -> None:
             await until(lambda: is_linked(second))
             assert heard
         with pytest.raises(Refused):
-            await open_mqtt(replace(broker, user="hubs", password=f"not {broker.user}"), Nothing())
+            await open_mqtt(replace(broker, user="hubs", password=f"not {broker.user}"), IgnoringClient())
 
 
 @bounded
-async def test_a_port_that_is_taken() -> None:
+async def test_used_port_is_an_error() -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
-        with pytest.raises(BrokerStartError, match=f"port {port} is taken, maybe by a broker: name that as mqtt.url"):
+        with pytest.raises(BrokerStartError, match=f"port {port} is in use; if by a broker, set mqtt.url to it"):
             await EmbeddedBroker(port, None).start()
 
 
-def test_what_cannot_be_is_said_before_anything_starts() -> None:
+def test_invalid_settings_are_reported_before_the_start() -> None:
     for assignment, sentence in (
         ("mqtt.url=http://h", "mqtt.url: 'http' is not a URL scheme of MQTT"),
         ("mqtt.schemas=no-such.binpb", "no-such.binpb"),
-        ("mqtt.serve=/a+b", "mqtt.serve: '/a+b' is no topic on which methods can be called"),
-        ("mqtt.url=mqtt://ann:s3cret@h", "mqtt.url holds no names or secrets"),
+        ("mqtt.serve=/a+b", "mqtt.serve: '/a+b' is not a valid topic for methods"),
+        ("mqtt.url=mqtt://ann:s3cret@h", "mqtt.url must not contain credentials"),
         ("mqtt.identity=nobody", "mqtt.identity: there is no [[auth.identity]] 'nobody'"),
     ):
         code, out, err = hubs.run("serve", "--port", "0", "--set", "mqtt.enabled=true", "--set", assignment)

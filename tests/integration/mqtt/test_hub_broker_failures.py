@@ -1,6 +1,6 @@
-"""Brokers that go away and return, hubs that are killed, and requests that make no sense."""
+"""Brokers that stop and restart, hubs that are killed, and invalid requests."""
 
-# ruff: noqa: ANN401, SIM117  generated messages have no types of their own; brokers stand outside of what uses them
+# ruff: noqa: ANN401, SIM117 generated messages have no types of their own; brokers outlive their users
 import asyncio
 from dataclasses import replace
 from typing import Any
@@ -21,11 +21,11 @@ from tests.support.raw_peers import PATIENCE, Place, http, hub
 
 pb: Any = greeter().module
 CALM = 0.5
-"""Seconds in which everything has been heard by everybody."""
+"""Seconds after which every message has been received."""
 
 
 class Slow:
-    """A service that answers when it is told to."""
+    """A service that answers on demand."""
 
     def __init__(self) -> None:
         self.begun = asyncio.Event()
@@ -43,7 +43,7 @@ def to(place: Place, scheme: str = "lrpm+ws") -> Any:
 
 @pytest.mark.parametrize("name", BROKERS)
 @bounded
-async def test_a_broker_that_goes_away_and_returns(name: str) -> None:
+async def test_hub_and_service_recover_from_a_broker_restart(name: str) -> None:
     with running(name) as broker:
         service = Slow()
         services = {"/Greeter": "demo.Greeter"}
@@ -59,15 +59,15 @@ async def test_a_broker_that_goes_away_and_returns(name: str) -> None:
                 assert refused.value.reason is fiveways.Reason.UNAVAILABLE
                 away = await http(place.port, "/readyz")
                 assert away.startswith("HTTP/1.1 200 ")
-                assert away.endswith("\r\n\r\nok, but the broker is away\n")
+                assert away.endswith("\r\n\r\nok, but the connection to the broker is lost\n")
                 broker.start()
                 await until(lambda: is_linked(place))
                 assert (await http(place.port, "/readyz")).endswith("\r\n\r\nok\n")
-                assert (await answered(peer, "again"))["text"] == "again"
+                assert (await call_until_answered(peer, "again"))["text"] == "again"
 
 
-async def answered(peer: Any, name: str) -> Any:
-    """Ask until the service is back too: the hub may be there before it."""
+async def call_until_answered(peer: Any, name: str) -> Any:
+    """Repeat a call until the service is back: the hub may reconnect earlier."""
     while True:
         try:
             return await peer.call("greeter.say_hello", {"name": name}, timeout=2.0)
@@ -77,7 +77,7 @@ async def answered(peer: Any, name: str) -> Any:
 
 @pytest.mark.parametrize("name", BROKERS)
 @bounded
-async def test_a_hub_starts_before_its_broker(name: str) -> None:
+async def test_hub_can_start_before_its_broker(name: str) -> None:
     with running(name) as broker:
         broker.kill()
         place_at = at(broker)
@@ -107,16 +107,16 @@ def request(number: int, value: bytes) -> bytes:
 
 
 @bounded
-async def test_what_makes_no_sense_costs_nobody_anything(broker: RunningBroker) -> None:
+async def test_invalid_messages_do_not_affect_others(broker: RunningBroker) -> None:
     app, seen = counting()
     async with at(broker, app) as place, linked_to(broker) as device:
         await device.publish("/count", request(7, b"first"), retain=True)
         await until(lambda: len(seen) == 1)
     async with at(broker, app) as place, linked_to(broker) as device:
-        # The same request is retained: it is yesterday's, and not run again.
+        # The same request, retained: it is old, and not run.
         for bad in (b"", b"\xff" * 50, b"\x08\x07", b"\x08\x08\x12\x7fshort", b"\x08\x09\x18\x01", b"x" * 100_000):
             await device.publish("/count", bad)
-        # A broker may deliver twice: one run, one answer.
+        # A broker may deliver twice: one run, one response.
         for _ in range(3):
             await device.publish("/count", request(99, b"second"))
         assert await device.call("count.me", b"third") == b"third"
@@ -127,8 +127,8 @@ async def test_what_makes_no_sense_costs_nobody_anything(broker: RunningBroker) 
 
 @pytest.mark.parametrize("name", BROKERS)
 @bounded
-async def test_a_broker_with_tls_that_wants_to_know_who_comes(name: str, caplog: pytest.LogCaptureFixture) -> None:
-    with certificate() as made, running(name, Wanted("hub", "s3cret", made)) as broker:
+async def test_hub_connects_by_tls_with_credentials(name: str, caplog: pytest.LogCaptureFixture) -> None:
+    with certificate() as tls_files, running(name, Wanted("hub", "s3cret", tls_files)) as broker:
         async with at(broker), linked_to(broker) as device:
             assert await device.call("hub.echo", 1) == 1
     assert "s3cret" not in caplog.text
@@ -136,17 +136,17 @@ async def test_a_broker_with_tls_that_wants_to_know_who_comes(name: str, caplog:
 
 @pytest.mark.parametrize("name", BROKERS)
 @bounded
-async def test_a_broker_that_does_not_let_the_hub_in(name: str, caplog: pytest.LogCaptureFixture) -> None:
+async def test_hub_keeps_trying_a_broker_that_refuses_it(name: str, caplog: pytest.LogCaptureFixture) -> None:
     with running(name, Wanted("hub", "s3cret")) as broker:
         wrong = replace(given(broker).mqtt, password=Secret("wr0ng"))
         async with hub(replace(given(broker), mqtt=wrong)):
-            await until(lambda: "tried again" in caplog.text)
+            await until(lambda: "trying again" in caplog.text)
     assert "refused the connection" in caplog.text
     assert "wr0ng" not in caplog.text
 
 
 @bounded
-async def test_a_request_in_nq_waits_for_a_service_that_is_not_there_yet(broker: RunningBroker) -> None:
+async def test_durable_request_waits_for_a_service(broker: RunningBroker) -> None:
     settings = given(broker, services={"/Greeter": "demo.Greeter"})
     async with (
         hub(replace(settings, mqtt=replace(settings.mqtt, retry_after=0.3))) as place,
@@ -160,25 +160,25 @@ async def test_a_request_in_nq_waits_for_a_service_that_is_not_there_yet(broker:
 
 
 @bounded
-async def test_of_a_stream_all_elements_can_be_said_or_none_is(broker: RunningBroker) -> None:
-    heard: list[int] = []
+async def test_stream_with_an_unrepresentable_element_is_not_sent(broker: RunningBroker) -> None:
+    numbers: list[int] = []
 
     class Adder:
         async def Sum(self, requests: Any) -> Any:  # noqa: N802
             async for request in requests:
-                heard.append(request.number)  # noqa: PERF401  what came before a failure counts
-            return pb.SumReply(total=sum(heard))
+                numbers.append(request.number)  # noqa: PERF401  elements before a failure count
+            return pb.SumReply(total=sum(numbers))
 
     async with linked_to(broker) as device, device.serve(pb, Adder()):
         async with at(broker, services={"/Greeter": "demo.Greeter"}) as place, to(place) as peer:
             with pytest.raises(fiveways.NotExecuted, match="nope"):
                 await peer.call("greeter.sum", [{"number": 1}, {"nope": 2}])
             assert (await peer.call("greeter.sum", [{"number": 3}, {"number": 4}]))["total"] == "7"
-    assert heard == [3, 4]
+    assert numbers == [3, 4]
 
 
 @bounded
-async def test_strangers_can_neither_take_methods_away_nor_silence_the_hub(broker: RunningBroker) -> None:
+async def test_clients_can_neither_take_methods_nor_silence_the_hub(broker: RunningBroker) -> None:
     app, _ = counting()
     async with linked_to(broker) as device, device.serve(pb, Slow()):
         async with at(broker, app, services={"/Greeter": "demo.Greeter"}) as place, to(place) as peer:
@@ -197,14 +197,14 @@ async def test_strangers_can_neither_take_methods_away_nor_silence_the_hub(broke
             ):
                 await device.publish(where, payload, retain=True)
                 await device.publish(where, b"", retain=True)
-            await asyncio.sleep(CALM)  # what was taken back is claimed anew, and not answered meanwhile
+            await asyncio.sleep(CALM)  # removed claims are published again, and their topics not answered meanwhile
             await until(lambda: is_linked(place))
             assert await device.call("count.me", b"still") == b"still"
 
 
 @bounded
 async def lose_claims(broker: RunningBroker, number: int) -> None:
-    """A hub has to claim its topics again, and the broker loses so many of its messages."""
+    """Let a hub claim its topics again while the broker drops its messages."""
     async with at(broker) as place, linked_to(broker) as device:
         peer = place.server._mqtt._peer  # type: ignore[union-attr]
         link, claims = peer._link, peer._ownership.election  # type: ignore[union-attr]
@@ -224,23 +224,21 @@ async def lose_claims(broker: RunningBroker, number: int) -> None:
         assert await device.call("hub.echo", 1) == 1
 
 
-def test_claims_that_the_broker_loses_are_published_again(
-    broker: RunningBroker, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_lost_claims_are_published_again(broker: RunningBroker, caplog: pytest.LogCaptureFixture) -> None:
     lose_claims(broker, 1)
-    assert "does not send back" not in caplog.text
+    assert "does not echo" not in caplog.text
 
 
-def test_hub_warns_once_of_a_broker_that_does_not_send_back_its_claims(
+def test_hub_warns_once_of_a_broker_without_echoes(
     broker: RunningBroker, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr(topic_ownership, "_ECHO_TIMEOUT", 0.05)
     lose_claims(broker, 12)
-    assert caplog.text.count("does not send back what this hub publishes on fiveways/hubs/") == 1
+    assert caplog.text.count("does not echo messages on fiveways/hubs/") == 1
 
 
 @bounded
-async def test_a_name_that_no_broker_bears_costs_nothing(broker: RunningBroker) -> None:
+async def test_unsafe_topic_does_not_cost_the_connection(broker: RunningBroker) -> None:
     async with at(broker, topics={"out/#": "out"}) as place, linked_to(broker) as device, to(place, "umq+ws") as peer:
         link = place.server._mqtt._peer._link  # type: ignore[union-attr]
         for name in ("evil\ufffe.m", "roof top.m"):
@@ -252,7 +250,7 @@ async def test_a_name_that_no_broker_bears_costs_nothing(broker: RunningBroker) 
 
 
 @bounded
-async def test_rights_that_are_taken_and_given_back_hold_at_once(broker: RunningBroker) -> None:
+async def test_changed_permissions_apply_at_once(broker: RunningBroker) -> None:
     settings = given(broker, services={"/Greeter": "demo.Greeter"})
     closed = replace(settings, auth=replace(settings.auth, offer=()))
     async with linked_to(broker) as device, device.serve(pb, Slow()):

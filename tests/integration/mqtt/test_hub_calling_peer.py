@@ -1,6 +1,6 @@
-"""What a method of an application does toward a caller behind a broker."""
+"""Calls of an application's method to its caller behind a broker."""
 
-# ruff: noqa: SIM117  brokers stand outside of what uses them
+# ruff: noqa: SIM117 brokers outlive their users
 from fiveways.app import App, Context
 from fiveways.errors import NotExecuted
 from fiveways.protocols.mqtt_rpc import rpc_pb2
@@ -31,7 +31,7 @@ async def missing(context: Context) -> bytes:
     return "\n".join(refused).encode()
 
 
-def said(kind: str, number: int) -> bytes:
+def encoded(kind: str, number: int) -> bytes:
     request = rpc_pb2.Request(correlation_id=number, eos=True)
     request.body.type_url = kind
     return bytes(request.SerializeToString())
@@ -51,10 +51,10 @@ async def value_of(desk: Bare, number: int) -> bytes:
 
 
 @bounded
-async def test_callback_of_a_caller_behind_the_broker(broker: RunningBroker) -> None:
+async def test_callback_of_a_caller_behind_the_broker_is_called(broker: RunningBroker) -> None:
     async with at(broker, app) as _, bare(broker, "/desk") as desk:
         async with bare(broker, "/callback") as callbacks:
-            desk.say(said("back", 7))
+            desk.say(encoded("back", 7))
             asked = await callbacks.request()
             assert (asked.type_url, asked.value) == ("c0", b'{"n":1}')
             callbacks.say(answered(asked.correlation_id, b'"done"'))
@@ -62,9 +62,9 @@ async def test_callback_of_a_caller_behind_the_broker(broker: RunningBroker) -> 
 
 
 @bounded
-async def test_caller_behind_the_broker_has_nothing_else_of_its_own(broker: RunningBroker) -> None:
+async def test_caller_behind_the_broker_supports_only_callbacks(broker: RunningBroker) -> None:
     async with at(broker, app) as _, bare(broker, "/desk") as desk:
-        desk.say(said("missing", 9))
+        desk.say(encoded("missing", 9))
         refused = (await value_of(desk, 9)).decode().split("\n")
         texts = ["call its services", "has no variables", "cannot be closed", "publish on a topic of the hub"]
-        assert [text in said for text, said in zip(texts, refused, strict=True)] == [True] * 4, refused
+        assert [text in encoded for text, encoded in zip(texts, refused, strict=True)] == [True] * 4, refused

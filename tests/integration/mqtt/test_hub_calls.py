@@ -1,6 +1,6 @@
-"""Methods of the hub are called by way of a broker, and services behind a broker from everywhere else."""
+"""Calls through a broker to methods of the hub, and through the hub to services behind a broker."""
 
-# ruff: noqa: ANN401, SIM117  generated messages have no types of their own; brokers stand outside of what uses them
+# ruff: noqa: ANN401, SIM117 generated messages have no types of their own; brokers outlive their users
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack
@@ -53,7 +53,7 @@ def to(place: Place, scheme: str = "lrpm+ws") -> Any:
 
 @pytest.mark.parametrize("scheme", CALLERS)
 @bounded
-async def test_a_service_behind_the_broker_is_called_with_json(broker: RunningBroker, scheme: str) -> None:
+async def test_service_behind_the_broker_is_called_with_json(broker: RunningBroker, scheme: str) -> None:
     async with linked_to(broker) as device, device.serve(pb, Greeter()):
         async with at(broker, services={"/Greeter": "demo.Greeter"}) as place, to(place, scheme) as peer:
             reply = await peer.call("greeter.say_hello", {"name": "Žofie"})
@@ -67,23 +67,23 @@ async def test_a_service_behind_the_broker_is_called_with_json(broker: RunningBr
 
 
 @bounded
-async def test_what_goes_by_way_of_the_broker_is_counted(broker: RunningBroker) -> None:
+async def test_calls_through_the_broker_are_counted(broker: RunningBroker) -> None:
     async with linked_to(broker) as device, device.serve(pb, Greeter()):
         async with at(broker, services={"/Greeter": "demo.Greeter"}) as place, to(place) as peer:
             await peer.call("greeter.say_hello", {"name": "Bob"})
             await device.call("hub.echo", "hello")
-            found: Any = await peer.call("hub.traffic")
-    mqtt = found["protocols"]["mqtt-rpc"]
+            traffic: Any = await peer.call("hub.traffic")
+    mqtt = traffic["protocols"]["mqtt-rpc"]
     assert (mqtt["sessions"], mqtt["calls"], mqtt["frames_out"]) == (1, 1, 2)
     assert 2 <= mqtt["frames_in"] <= 2 + 2, "a broker sends the hub its own messages as well, when it comes to it"
     assert mqtt["bytes_in"] > 0 < mqtt["bytes_out"]
-    calls = {(each["caller"], each["callee"]): each["calls"] for each in found["bridges"]}
+    calls = {(each["caller"], each["callee"]): each["calls"] for each in traffic["bridges"]}
     assert calls["lrpm-json", "mqtt-rpc"] == 1
     assert calls["mqtt-rpc", "hub"] == 1
 
 
 @bounded
-async def test_parts_failures_and_times_keep_their_meaning(broker: RunningBroker) -> None:
+async def test_streams_failures_and_timeouts_cross_the_broker(broker: RunningBroker) -> None:
     service = Greeter()
     async with linked_to(broker) as device, device.serve(pb, service):
         async with at(broker, services={"/Greeter": "demo.Greeter"}) as place, to(place) as peer:
@@ -105,7 +105,7 @@ def offered() -> App:
 
     @app.method("math.double")
     async def double(data: bytes) -> bytes:
-        """Say it twice."""
+        """Return the text twice."""
         return data * 2
 
     @app.method("greeter.say_hello")
@@ -121,13 +121,13 @@ def offered() -> App:
 
     @app.method("alone")
     async def alone() -> None:
-        """Nothing."""
+        """Return nothing."""
 
     return app
 
 
 @bounded
-async def test_methods_of_the_hub_are_called_by_way_of_the_broker(broker: RunningBroker) -> None:
+async def test_methods_of_the_hub_are_called_through_the_broker(broker: RunningBroker) -> None:
     async with at(broker, offered()), linked_to(broker) as device:
         assert await device.call("math.double", b"ab") == b"abab"
         assert await device.call("hub.echo", {"a": [1]}) == {"a": [1]}
@@ -145,7 +145,7 @@ async def test_methods_of_the_hub_are_called_by_way_of_the_broker(broker: Runnin
 
 
 @bounded
-async def test_methods_come_and_go_at_the_broker_as_they_do_at_the_hub(broker: RunningBroker) -> None:
+async def test_registrations_at_the_hub_change_topics_at_the_broker(broker: RunningBroker) -> None:
     async def twice(data: bytes) -> bytes:
         return data * 2
 
@@ -165,12 +165,12 @@ def listened(place: Place) -> frozenset[str]:
 
 
 @bounded
-async def test_of_two_hubs_at_one_broker_one_answers_and_the_other_takes_over(broker: RunningBroker) -> None:
+async def test_second_hub_at_one_broker_takes_over(broker: RunningBroker) -> None:
     def named(name: str) -> App:
         app = App()
 
         @app.method("who.are_you")
-        async def who() -> bytes:
+        async def name_of_hub() -> bytes:
             return name.encode()
 
         return app
@@ -188,21 +188,19 @@ async def test_of_two_hubs_at_one_broker_one_answers_and_the_other_takes_over(br
 
 
 @bounded
-async def test_an_answer_that_nobody_waits_for_is_told_and_counted(
-    broker: RunningBroker, caplog: pytest.LogCaptureFixture
-) -> None:
+async def test_stray_response_is_logged_and_counted(broker: RunningBroker, caplog: pytest.LogCaptureFixture) -> None:
     async with at(broker, offered()) as place, linked_to(broker) as device:
         for number in range(20):
             await device.publish("/math", b"\x08%c\x12\x04\x12\x02hi\x20\x01" % (number + 1))
         await until(lambda: place.server.exchange.hub.stats()["stray"] == 20)
         assert "fiveways_stray_total 20" in await http(place.port, "/metrics")
-    told = [each.getMessage() for each in caplog.records if "nobody waits" in each.getMessage()]
-    assert len(told) == 10
-    assert told[0] == "1@/math: nobody waits for this answer [MQRPC-06]"
+    lines = [each.getMessage() for each in caplog.records if "nobody waits" in each.getMessage()]
+    assert len(lines) == 10
+    assert lines[0] == "stray message at the MQTT broker: 1@/math: nobody waits for this answer [MQRPC-06]"
 
 
 @bounded
-async def test_callers_who_share_a_topic_are_no_strangers_to_each_other(broker: RunningBroker) -> None:
+async def test_callers_that_share_a_topic_do_not_disturb_each_other(broker: RunningBroker) -> None:
     async with linked_to(broker) as device, device.serve(pb, Greeter()), linked_to(broker) as other:
         async with at(broker, services={"/Greeter": "demo.Greeter"}) as place, to(place) as peer:
             stub = other.stub(pb)
@@ -215,16 +213,14 @@ async def test_callers_who_share_a_topic_are_no_strangers_to_each_other(broker: 
 
 @pytest.mark.parametrize("scheme", ["lrpm+ws", "nq+ws"])
 @bounded
-async def test_a_service_that_gives_no_stream_need_not_say_where_its_answer_ends(
-    broker: RunningBroker, scheme: str
-) -> None:
+async def test_response_without_a_stream_needs_no_end_mark(broker: RunningBroker, scheme: str) -> None:
     async with bare(broker, "/Greeter") as device, at(broker, services={"/Greeter": "demo.Greeter"}) as place:
         async with to(place, scheme) as peer:
             parts = peer.stream("greeter.say_hello", {"name": "Bob"})
             call = asyncio.create_task(anext(aiter(parts)))
             asked = await device.request()
             reply = pb.HelloReply(text="Hello Bob").SerializeToString()
-            # Request or Response, it says nothing of an end: only its number, and a body without a type.
+            # A request or a response; it does not mark an end: only a number, and a body without a type.
             body = b"\x12%c%s" % (len(reply), reply)
             content = rpc_pb2.Response(correlation_id=asked.correlation_id).SerializeToString()
             device.say(content + b"\x12%c%s" % (len(body), body))

@@ -1,4 +1,4 @@
-"""Ready means that requests are answered: at the hub's start, and for every method that was registered."""
+"""Readiness means that requests are answered: after the start, and for every registered method."""
 
 import asyncio
 
@@ -22,7 +22,7 @@ async def until_ready(place: Place) -> None:
 
 
 @bounded
-async def test_requests_are_answered_as_soon_as_readyz_says_so(broker: RunningBroker) -> None:
+async def test_requests_are_answered_once_readyz_is_ok(broker: RunningBroker) -> None:
     server = Server(given(broker))
     async with bare(broker, "/hub") as device:
         starting = asyncio.ensure_future(server.start())
@@ -44,7 +44,7 @@ async def registered(peer: WirePeer, name: str) -> None:
 
 
 async def serve_one(device: Bare, worker: WirePeer, number: int, method: str) -> None:
-    """A request on the device's topic reaches the worker, whose answer comes back."""
+    """Call on the device's topic; the worker answers."""
     device.say(Request(device.topic, number, method, b"", eos=True))
     call = await worker.heard()
     assert call.startswith("M")
@@ -53,20 +53,20 @@ async def serve_one(device: Bare, worker: WirePeer, number: int, method: str) ->
 
 
 @bounded
-async def test_registered_method_can_be_called_as_soon_as_its_registration_is_answered(broker: RunningBroker) -> None:
+async def test_method_is_callable_once_its_registration_is_confirmed(broker: RunningBroker) -> None:
     async with at(broker) as place:
         worker = await place.umq()
         for number in range(1, 6):
             async with bare(broker, f"/fresh{number}") as device:
                 await registered(worker, f"fresh{number}:run")
                 await serve_one(device, worker, number, "run")
-                # The topic is there already: nothing has to be asked of the broker.
+                # The topic is subscribed already: nothing is requested from the broker.
                 await registered(worker, f"fresh{number}:walk")
                 await serve_one(device, worker, number + 100, "walk")
 
 
 @bounded
-async def test_registration_of_a_method_that_another_hub_answers_is_answered(broker: RunningBroker) -> None:
+async def test_registration_is_confirmed_if_another_hub_owns_its_topic(broker: RunningBroker) -> None:
     async with at(broker) as first, at(broker) as second:
         one, other = await first.umq(), await second.umq()
         await registered(one, "rival:run")
@@ -77,7 +77,7 @@ async def test_registration_of_a_method_that_another_hub_answers_is_answered(bro
 
 @pytest.mark.parametrize("name", BROKERS)
 @bounded
-async def test_registration_without_an_answering_broker_holds_and_is_served_later(name: str) -> None:
+async def test_registration_without_a_broker_is_served_later(name: str) -> None:
     with running(name) as broker:
         async with at(broker) as place:
             worker = await place.umq()

@@ -1,4 +1,4 @@
-"""One device behind a broker, or one service there, cannot use up what all of them share."""
+"""Shares of pending requests: one device or one service behind a broker cannot use up the limit of all."""
 
 import asyncio
 from dataclasses import replace
@@ -16,44 +16,44 @@ from tests.support.raw_peers import PATIENCE, Place, hub
 from tests.support.rpc_service import Bare, bare
 
 LIMIT = 16
-"""Open calls: 8 for one topic, 4 of these for one device."""
+"""Pending calls: 8 for one topic, 4 of these for one device."""
 OURS, THEIRS = 1111 << 32, 2222 << 32
 
 
 def app() -> App:
-    made = App()
+    application = App()
 
-    @made.method("slow.quick")
+    @application.method("slow.quick")
     async def quick(data: bytes = b"") -> bytes:
         return data
 
-    return made
+    return application
 
 
-async def hold_calls(place: Place, device: Bare, numbers: list[int], most: int) -> None:
-    """Call a method whose worker never answers until a share of the device is used up."""
+async def hold_calls(place: Place, device: Bare, numbers: list[int], limit: int) -> None:
+    """Call a method that never answers until the device's share is used up."""
     worker = await place.umq()
     worker.text('Mr\nhub:register\n{"name":"slow:wait"}')
     assert await worker.heard() == "Rr\nnull"
     for number in numbers:
         device.say(Request("/slow", number, "wait", b"", eos=True))
-    refused = [await device.answer_for(number) for number in numbers[most:]]
+    refused = [await device.answer_for(number) for number in numbers[limit:]]
     assert all(isinstance(each, ErrorResponse) and each.code == 429 and each.retry_after for each in refused)
-    assert place.server.exchange.hub.open_calls() == most
+    assert place.server.exchange.hub.open_calls() == limit
 
 
 async def call(device: Bare, number: int, kind: str, value: bytes) -> bool:
-    """Whether a call was answered with a result."""
+    """Return whether a call has a result."""
     device.say(Request(device.topic, number, kind, value, eos=True))
     return isinstance(await device.answer_for(number), Response)
 
 
 @bounded
-async def test_device_with_all_its_calls_open_refuses_nothing_to_others(broker: RunningBroker) -> None:
+async def test_device_with_a_used_up_share_does_not_affect_others(broker: RunningBroker) -> None:
     settings = replace(given(broker), limits=LimitSettings(max_pending=LIMIT))
     async with hub(settings, app()) as place, bare(broker, "/slow") as device, bare(broker, "/hub") as other:
         await until(lambda: is_linked(place))
-        # The first request counts for the devices that are not known.
+        # The first request counts for unknown devices.
         await hold_calls(place, device, [OURS | number for number in range(LIMIT)], 5)
         async with bare(broker, "/slow") as healthy:
             assert all([await call(healthy, THEIRS | number, "quick", b"1") for number in range(1, 30)])
@@ -72,7 +72,7 @@ async def test_device_with_random_ids_leaves_room_for_devices_with_a_prefix(brok
 
 
 @bounded
-async def test_client_is_one_device(broker: RunningBroker) -> None:
+async def test_client_counts_as_one_device(broker: RunningBroker) -> None:
     settings = replace(given(broker), limits=LimitSettings(max_pending=LIMIT))
     async with hub(settings, app()) as place, bare(broker, "/slow") as device, linked_to(broker) as client:
         await until(lambda: is_linked(place))
@@ -82,7 +82,7 @@ async def test_client_is_one_device(broker: RunningBroker) -> None:
 
 
 @bounded
-async def test_service_that_does_not_answer_refuses_nothing_to_callers_of_others(broker: RunningBroker) -> None:
+async def test_silent_service_does_not_affect_calls_of_others(broker: RunningBroker) -> None:
     settings = given(broker, services={"/Dead/Read": "bytes", "/Alive/Read": "bytes"})
     settings = replace(settings, limits=LimitSettings(max_pending=LIMIT))
     async with (

@@ -1,6 +1,6 @@
-"""Topics of a broker are topics of the hub, both ways, once each; and retained values stay retained."""
+"""Bridged topics: each message crosses once in each direction, and retained values stay retained."""
 
-# ruff: noqa: ANN401, SIM117  generated messages have no types of their own; brokers stand outside of what uses them
+# ruff: noqa: ANN401, SIM117 generated messages have no types of their own; brokers outlive their users
 import asyncio
 from contextlib import suppress
 from typing import Any
@@ -11,7 +11,7 @@ from tests.support.broker_processes import RunningBroker
 from tests.support.raw_peers import PATIENCE, Place
 
 CALM = 0.3
-"""Seconds in which what must not come would have come."""
+"""Seconds in which an unwanted message would have arrived."""
 
 
 def to(place: Place, scheme: str = "lrpm+ws") -> Any:
@@ -24,7 +24,7 @@ async def nothing_more(events: Any) -> None:
 
 
 @bounded
-async def test_a_topic_crosses_both_ways_and_comes_once(broker: RunningBroker) -> None:
+async def test_topic_crosses_in_both_directions_once(broker: RunningBroker) -> None:
     async with at(broker, topics={"both/#": "both"}) as place, linked_to(broker) as device, to(place) as peer:
         async with peer.subscribe("both.*") as at_hub, device.subscribe("both/+") as at_broker:
             here, there = aiter(at_hub), aiter(at_broker)
@@ -40,7 +40,7 @@ async def test_a_topic_crosses_both_ways_and_comes_once(broker: RunningBroker) -
 
 
 @bounded
-async def test_each_way_is_a_way_of_its_own(broker: RunningBroker) -> None:
+async def test_directions_are_independent(broker: RunningBroker) -> None:
     ways = {"only/in/#": "in", "only/out/#": "out"}
     async with at(broker, topics=ways) as place, linked_to(broker) as device, to(place) as peer:
         async with peer.subscribe("only.*.*") as at_hub, device.subscribe("only/#") as at_broker:
@@ -51,12 +51,12 @@ async def test_each_way_is_a_way_of_its_own(broker: RunningBroker) -> None:
             await peer.publish("only.in.b", 3)
             await peer.publish("only.out.b", 4)
             assert [(await anext(here)).topic for _ in range(2)] == ["only.in.b", "only.out.b"]
-            found = [(await anext(there)).topic for _ in range(3)]
-            assert found == ["only/out/a", "only/in/a", "only/out/b"]
+            topics = [(await anext(there)).topic for _ in range(3)]
+            assert topics == ["only/out/a", "only/in/a", "only/out/b"]
 
 
 @bounded
-async def test_retained_messages_are_retained_values(broker: RunningBroker) -> None:
+async def test_retained_messages_become_retained_values(broker: RunningBroker) -> None:
     async with linked_to(broker) as device:
         await device.publish("kept/a", 1, retain=True)
         assert await retained(device, "kept/a") == 1
@@ -73,14 +73,14 @@ async def test_retained_messages_are_retained_values(broker: RunningBroker) -> N
 
 
 @bounded
-async def test_two_hubs_share_a_topic_and_nothing_goes_in_circles(broker: RunningBroker) -> None:
+async def test_two_hubs_share_a_topic_without_loops(broker: RunningBroker) -> None:
     ways = {"shared/#": "both"}
     async with at(broker, topics=ways) as one, at(broker, topics=ways) as other:
         async with to(one) as publisher, to(other) as subscriber, subscriber.subscribe("shared.*") as events:
-            heard = aiter(events)
+            events_at_hub = aiter(events)
             for number in range(20):
                 await publisher.publish("shared.a", number)
-            assert [(await anext(heard)).data for _ in range(20)] == list(range(20))
-            await nothing_more(heard)
+            assert [(await anext(events_at_hub)).data for _ in range(20)] == list(range(20))
+            await nothing_more(events_at_hub)
         assert one.server.exchange.hub.stats()["publications"] == 20
         assert other.server.exchange.hub.stats()["publications"] == 20

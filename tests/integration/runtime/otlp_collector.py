@@ -1,4 +1,4 @@
-"""A collector for tests: takes OTLP over HTTP, and keeps the spans that came."""
+"""A collector of OTLP over HTTP for tests, which stores the received spans."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -13,7 +13,7 @@ PATIENCE = 120.0
 
 
 class Collector:
-    """What came."""
+    """The received spans."""
 
     def __init__(self) -> None:
         self.spans: list[Span] = []
@@ -31,20 +31,20 @@ class Collector:
             self._news.notify_all()
 
     def wait(self, count: int) -> list[Span]:
-        """The spans, in the order of their beginning, once there are so many."""
+        """Return the spans in the order of their start, once there are at least this many."""
         with self._news:
             assert self._news.wait_for(lambda: len(self.spans) >= count, PATIENCE), self.spans
             return sorted(self.spans, key=lambda span: span.start_time_unix_nano)
 
 
 def attributes(of: Any) -> dict[str, str]:  # noqa: ANN401  a span or a resource
-    """Its attributes, all of which are texts."""
+    """Return its attributes, which must all be texts."""
     return {each.key: each.value.string_value for each in of.attributes}
 
 
 @contextmanager
 def collecting() -> Iterator[Collector]:
-    """A collector that runs."""
+    """A running collector."""
     collector = Collector()
 
     class Handler(BaseHTTPRequestHandler):
@@ -55,8 +55,8 @@ def collecting() -> Iterator[Collector]:
             self.send_header("Content-Length", "0")
             self.end_headers()
 
-        def log_message(self, format: str, *args: object) -> None:  # noqa: A002  its name there
-            """Keep quiet."""
+        def log_message(self, format: str, *args: object) -> None:  # noqa: A002  the name that http.server requires
+            """Log nothing."""
 
     with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
         thread = Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})

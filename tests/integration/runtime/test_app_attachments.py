@@ -1,4 +1,4 @@
-"""Attachments of answers: those that an application gets, and those that it gives late or not at all."""
+"""Attachments of responses: received by an application, and sent by it late or not at all."""
 
 import asyncio
 import io
@@ -17,13 +17,13 @@ from tests.support.raw_peers import PATIENCE, Place, hub, settings
 
 app = App(show_errors=True)
 gates: list[asyncio.Event] = []
-"""What the latest late attachment waits for."""
+"""The event that releases the current late attachment."""
 ended: list[str] = []
 
 
 @app.method("photo.relay")
 async def relay(context: Context, method: str) -> Reply:
-    """Fetch a photo somewhere else, and pass it on."""
+    """Fetch a photo from another method, and return it."""
     reply = await context.call_reply(method, {"size": 2})
     return Reply([reply.value, len(reply.attachments)], reply.attachments)
 
@@ -42,10 +42,10 @@ async def failure(context: Context, method: str) -> object:
         return [str(exc), exc.data]
 
 
-async def _late(gate: asyncio.Event) -> AsyncIterator[bytes]:
+async def _late(release: asyncio.Event) -> AsyncIterator[bytes]:
     try:
         yield b"one "
-        await gate.wait()
+        await release.wait()
         yield b"two"
     finally:
         ended.append("late")
@@ -59,17 +59,18 @@ async def late() -> Reply:
 
 @app.method("photo.many_sources")
 async def many_sources(path: str) -> Reply:
-    async def made() -> bytes:
+    async def produced() -> bytes:
         await asyncio.sleep(0)
         return b"made"
 
     return Reply(
-        "all", [b"bytes", bytearray(b"array"), Path(path), io.BytesIO(b"stream"), made(), AttachmentError("withheld")]
+        "all",
+        [b"bytes", bytearray(b"array"), Path(path), io.BytesIO(b"stream"), produced(), AttachmentError("withheld")],
     )
 
 
 @app.method("photo.plain")
-def plain(path: str) -> Reply:
+def text_source(path: str) -> Reply:
     return Reply("plain", [Path(path)])
 
 
@@ -79,14 +80,14 @@ async def broken() -> Reply:
         yield b"one"
         raise OSError("the camera is gone")
 
-    async def wrong() -> str:
+    async def wrong_type() -> str:
         return "no bytes"
 
-    return Reply("broken", [chunks(), Path("/no/such/file"), wrong()])
+    return Reply("broken", [chunks(), Path("/no/such/file"), wrong_type()])
 
 
 @app.method("photo.huge")
-async def huge() -> Reply:
+async def too_large() -> Reply:
     async def chunks() -> AsyncIterator[bytes]:
         while True:
             yield bytes(1 << 16)
@@ -100,7 +101,7 @@ async def stuck() -> Reply:
 
 
 @app.method("photo.none")
-async def none() -> Reply:
+async def failing() -> Reply:
     return Reply("none", [7])
 
 
@@ -111,7 +112,7 @@ def url(place: Place, protocol: str) -> str:
 
 async def until(is_so: Callable[[], bool]) -> None:
     async with asyncio.timeout(PATIENCE):
-        while not is_so():  # noqa: ASYNC110  nobody tells of it
+        while not is_so():  # noqa: ASYNC110  there is no event to wait for
             await asyncio.sleep(0.005)
 
 
@@ -119,7 +120,7 @@ PROTOCOLS = ["umq", "umq36", "lrpm", "lrpm-cbor", "nq"]
 
 
 @pytest.mark.parametrize("protocol", PROTOCOLS)
-def test_call_reply_of_an_app_gives_the_attachments(protocol: str) -> None:
+def test_call_reply_of_an_app_returns_the_attachments(protocol: str) -> None:
     async def check() -> None:
         async with hub(app=app) as place, fiveways.connect(url(place, protocol)) as peer:
 
@@ -134,7 +135,7 @@ def test_call_reply_of_an_app_gives_the_attachments(protocol: str) -> None:
     asyncio.run(check())
 
 
-def test_call_reply_of_an_app_fails_with_an_attachment() -> None:
+def test_call_reply_of_an_app_fails_if_an_attachment_fails() -> None:
     async def check() -> None:
         async with hub(app=app) as place:
             peer = await place.umq()
@@ -155,7 +156,7 @@ def test_call_reply_of_an_app_fails_with_an_attachment() -> None:
     asyncio.run(check())
 
 
-def test_answer_leaves_before_its_late_attachment() -> None:
+def test_response_is_sent_before_its_late_attachment() -> None:
     async def check() -> None:
         gates.clear()
         async with hub(app=app) as place:
@@ -166,7 +167,7 @@ def test_answer_leaves_before_its_late_attachment() -> None:
             assert await peer.heard() == "R2\npong"
             gates[0].set()
             assert [await peer.data(), await peer.data()] == [b"one two", b"at once"]
-            # Toward lrpm the answer waits for its attachments.
+            # For an lrpm caller, the response waits for its attachments.
             lrpm.text('[40,300,"photo.late",null,{}]')
             await until(lambda: len(gates) == 2)
             gates[1].set()
@@ -200,7 +201,7 @@ def test_sources_keep_their_order_and_a_failed_one_its_place(tmp_path: Path) -> 
             assert await peer.heard() == "A6\nR1\nall"
             assert [await peer.data(), await peer.data()] == [b"bytes", b"array"]
             size = 0
-            while size < 2 << 20:  # a large one comes in fragments
+            while size < 2 << 20:  # a large attachment is fragmented
                 size += len(await peer.data())
             assert [await peer.data(), await peer.data()] == [b"stream", b"made"]
             assert await peer.heard() == "-\nwithheld"
@@ -208,7 +209,7 @@ def test_sources_keep_their_order_and_a_failed_one_its_place(tmp_path: Path) -> 
     asyncio.run(check())
 
 
-def test_attachment_that_fails_is_told_in_each_protocol() -> None:
+def test_failed_attachment_is_reported_in_each_protocol() -> None:
     async def check() -> None:
         async with hub(app=app) as place:
             umq, umq36, lrpm = await place.umq(), await place.umq36(), await place.lrpm()
@@ -246,7 +247,7 @@ def test_late_attachments_are_bounded_in_size_and_time() -> None:
     asyncio.run(check())
 
 
-def test_caller_that_leaves_ends_its_late_attachment() -> None:
+def test_late_attachment_ends_with_its_caller() -> None:
     async def check() -> None:
         ended.clear()
         async with hub(app=app) as place:
@@ -259,7 +260,7 @@ def test_caller_that_leaves_ends_its_late_attachment() -> None:
     asyncio.run(check())
 
 
-def test_hub_that_stops_ends_late_attachments() -> None:
+def test_late_attachments_end_with_the_hub() -> None:
     async def check() -> None:
         ended.clear()
         async with hub(app=app) as place:
@@ -271,7 +272,7 @@ def test_hub_that_stops_ends_late_attachments() -> None:
     asyncio.run(check())
 
 
-def test_value_that_is_no_attachment_fails_the_call() -> None:
+def test_invalid_attachment_value_fails_the_call() -> None:
     async def check() -> None:
         async with hub(app=app) as place:
             peer = await place.umq()
@@ -282,7 +283,7 @@ def test_value_that_is_no_attachment_fails_the_call() -> None:
 
 
 @pytest.mark.parametrize("protocol", PROTOCOLS)
-def test_client_that_serves_an_app_gives_late_attachments_too(protocol: str, tmp_path: Path) -> None:
+def test_client_with_an_app_sends_late_attachments(protocol: str, tmp_path: Path) -> None:
     async def check() -> None:
         path = tmp_path / "photo"
         path.write_bytes(b"file")

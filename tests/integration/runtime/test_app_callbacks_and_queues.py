@@ -1,4 +1,4 @@
-"""Callbacks and work queues of an application that lives in the hub."""
+"""Callbacks and work queues of an application in the hub's process."""
 
 import asyncio
 import json
@@ -10,7 +10,7 @@ from tests.support.raw_peers import hub
 
 app = App()
 seen: list[object] = []
-"""What the application was told by its callbacks and jobs; each test empties it."""
+"""Values that callbacks and jobs passed to the application; each test clears it."""
 
 
 @app.method("work.run")
@@ -26,41 +26,41 @@ async def token_of_method(context: Context) -> object:
 
 @app.method("work.token")
 async def token(context: Context) -> str:
-    async def then(value: int, context: Context) -> str:
+    async def handler(value: int, context: Context) -> str:
         seen.append(value)
         return f"{context.peer.protocol} said {value}"
 
-    return await context.callback(then)
+    return await context.callback(handler)
 
 
 @app.method("work.plain_token")
 def plain_token(context: Context) -> str:
-    def then(value: int) -> int:
+    def handler(value: int) -> int:
         return value + 1
 
-    return context.wait(context.callback(then))
+    return context.wait(context.callback(handler))
 
 
 @app.method("work.failing_token")
 async def failing_token(context: Context) -> str:
-    async def then() -> None:
+    async def handler() -> None:
         raise Fail("not today")
 
-    return await context.callback(then)
+    return await context.callback(handler)
 
 
 @app.method("work.no_token")
-async def no_token(context: Context, given: object) -> object:
+async def no_token(context: Context, argument: object) -> object:
     try:
-        return await context.call("hub.callback", given)
+        return await context.call("hub.callback", argument)
     except NotExecuted as exc:
         return [exc.reason is Reason.BAD_ARGUMENTS, str(exc)]
 
 
 @app.method("work.no_pull")
-async def no_pull(context: Context, given: object) -> object:
+async def no_pull(context: Context, argument: object) -> object:
     try:
-        return await context.call("hub.pull", given)
+        return await context.call("hub.pull", argument)
     except NotExecuted as exc:
         return [exc.reason is Reason.BAD_ARGUMENTS, str(exc)]
 
@@ -98,10 +98,10 @@ def test_token_for_an_app_method_runs_the_method_once() -> None:
         async with hub(app=app) as place:
             owner, other = await place.umq(), await place.lrpm()
             owner.text("M1\nwork:token_of_method\n")
-            made = (await owner.heard()).removeprefix("R1\n")
-            other.text(f'[40,300,"callback.{made}",{{"n":7}},{{}}]')
+            token_text = (await owner.heard()).removeprefix("R1\n")
+            other.text(f'[40,300,"callback.{token_text}",{{"n":7}},{{}}]')
             assert await other.heard() == "[41,300,7,{}]"
-            other.text(f'[40,301,"callback.{made}",{{"n":7}},{{}}]')
+            other.text(f'[40,301,"callback.{token_text}",{{"n":7}},{{}}]')
             assert "hub.err.no_such_callback" in await other.heard()
         assert seen == [7]
 
@@ -114,18 +114,18 @@ def test_token_for_a_function_of_an_app_runs_it_once_for_any_caller() -> None:
         async with hub(app=app) as place:
             umq, umq36 = await place.umq(), await place.umq36()
             umq.text("M1\nwork:token\n")
-            made = (await umq.heard()).removeprefix("R1\n")
-            umq36.text(f"B1:{made.upper()}:5")
+            token_text = (await umq.heard()).removeprefix("R1\n")
+            umq36.text(f"B1:{token_text.upper()}:5")
             assert await umq36.heard() == "R1:umq36 said 5"
-            umq36.text(f"B2:{made.upper()}:6")
+            umq36.text(f"B2:{token_text.upper()}:6")
             assert (await umq36.heard()).startswith("E2:2 ")
             umq.text("M2\nwork:plain_token\n")
-            made = (await umq.heard()).removeprefix("R2\n")
-            umq.text(f"C3\n{made}\n41")
+            token_text = (await umq.heard()).removeprefix("R2\n")
+            umq.text(f"C3\n{token_text}\n41")
             assert await umq.heard() == "R3\n42"
             umq.text("M4\nwork:failing_token\n")
-            made = (await umq.heard()).removeprefix("R4\n")
-            umq.text(f"C5\n{made}\n")
+            token_text = (await umq.heard()).removeprefix("R4\n")
+            umq.text(f"C5\n{token_text}\n")
             assert await umq.heard() == "E5\nnot today"
         assert seen == [5]
 
@@ -136,7 +136,7 @@ def test_callback_and_pull_of_an_app_without_a_receiver_are_refused() -> None:
     async def check() -> None:
         async with hub(app=app) as place:
             peer = await place.umq()
-            for number, (method, given) in enumerate(
+            for number, (method, argument) in enumerate(
                 [
                     ("no_token", {"given": {"id": "nobody"}}),
                     ("no_token", {"given": "nobody"}),
@@ -144,7 +144,7 @@ def test_callback_and_pull_of_an_app_without_a_receiver_are_refused() -> None:
                     ("no_pull", {"given": ["jobs", "nobody"]}),
                 ]
             ):
-                peer.text(f"M{number}\nwork:{method}\n{json.dumps(given)}")
+                peer.text(f"M{number}\nwork:{method}\n{json.dumps(argument)}")
                 answer = json.loads((await peer.heard()).removeprefix(f"R{number}\n"))
                 assert answer[0], answer
                 assert "no callback 'nobody'" in answer[1]
@@ -152,7 +152,7 @@ def test_callback_and_pull_of_an_app_without_a_receiver_are_refused() -> None:
     asyncio.run(check())
 
 
-def test_app_gets_a_job_in_a_block_and_by_a_method() -> None:
+def test_app_pulls_a_job_by_context_manager_and_by_method() -> None:
     async def check() -> None:
         seen.clear()
         async with hub(app=app) as place:
@@ -167,7 +167,7 @@ def test_app_gets_a_job_in_a_block_and_by_a_method() -> None:
             assert await peer.heard() == 'R4\n{"waiting":0}'
             peer.text("M5\nwork:pull_in_vain\n")
             assert "no work came to 'empty'" in await peer.heard()
-            # A pull that the application no longer waits for is withdrawn from the hub.
+            # A pull that the application gave up is withdrawn from the hub.
             peer.text("M6\nhub:queues\n")
             assert await peer.heard() == "R6\n{}"
         assert seen == [2]
@@ -175,7 +175,7 @@ def test_app_gets_a_job_in_a_block_and_by_a_method() -> None:
     asyncio.run(check())
 
 
-def test_job_that_an_app_fails_goes_to_the_next_worker() -> None:
+def test_job_failed_by_an_app_goes_to_the_next_worker() -> None:
     async def check() -> None:
         async with hub(app=app) as place:
             peer = await place.umq()

@@ -1,4 +1,4 @@
-"""What a method of an application does toward the peer that called it."""
+"""Calls of an application's method to its caller."""
 
 import asyncio
 import json
@@ -16,8 +16,8 @@ from tests.support.raw_peers import PATIENCE, Place, hub, settings
 PROTOCOLS = ["umq", "umq36", "lrpm", "lrpm-cbor", "nq"]
 
 app = App(show_errors=True)
-kept: list[fiveways.CallingPeer] = []
-"""Callers that a test goes on with after their calls."""
+callers: list[fiveways.CallingPeer] = []
+"""Callers that tests use after the end of their calls."""
 
 
 @app.method("caller.back")
@@ -33,7 +33,7 @@ async def back_attached(context: Context, token: str) -> object:
 
 @app.method("caller.ask")
 async def ask(context: Context, method: str, value: object = None) -> object:
-    """Call a method of the caller's own program."""
+    """Call a method of the caller."""
     return await context.caller.call(method, value)
 
 
@@ -54,7 +54,7 @@ async def who(context: Context) -> str:
 
 @app.method("caller.keep")
 async def keep(context: Context) -> None:
-    kept.append(context.caller)
+    callers.append(context.caller)
 
 
 @app.method("caller.keep_itself")
@@ -88,7 +88,7 @@ def url(place: Place, protocol: str) -> str:
 
 
 @asynccontextmanager
-async def met(protocol: str) -> AsyncIterator[tuple[Place, fiveways.Peer]]:
+async def connected_client(protocol: str) -> AsyncIterator[tuple[Place, fiveways.Peer]]:
     """A hub with the application, and a client in this protocol."""
     async with hub(app=app) as place, fiveways.connect(url(place, protocol)) as peer:
         yield place, peer
@@ -96,7 +96,7 @@ async def met(protocol: str) -> AsyncIterator[tuple[Place, fiveways.Peer]]:
 
 async def until(is_so: Callable[[], bool]) -> None:
     async with asyncio.timeout(PATIENCE):
-        while not is_so():  # noqa: ASYNC110  nobody tells of it
+        while not is_so():  # noqa: ASYNC110  there is no event to wait for
             await asyncio.sleep(0.005)
 
 
@@ -106,7 +106,7 @@ async def until(is_so: Callable[[], bool]) -> None:
 @pytest.mark.parametrize("protocol", PROTOCOLS)
 def test_app_calls_a_callback_of_its_caller_once(protocol: str) -> None:
     async def check() -> None:
-        async with met(protocol) as (_, peer):
+        async with connected_client(protocol) as (_, peer):
 
             async def then(value: int) -> int:
                 return value + 1
@@ -119,7 +119,7 @@ def test_app_calls_a_callback_of_its_caller_once(protocol: str) -> None:
     asyncio.run(check())
 
 
-def test_callback_id_of_the_caller_reaches_it_in_its_own_form() -> None:
+def test_callback_id_is_sent_in_the_callers_form() -> None:
     async def check() -> None:
         async with hub(app=app) as place:
             umq, umq36, lrpm = await place.umq(), await place.umq36(), await place.lrpm()
@@ -145,7 +145,7 @@ def test_callback_id_of_the_caller_reaches_it_in_its_own_form() -> None:
     asyncio.run(check())
 
 
-def test_callback_id_that_the_protocol_cannot_write_fails_the_call() -> None:
+def test_unrepresentable_callback_id_fails_the_call() -> None:
     async def check() -> None:
         async with hub(app=app) as place:
             umq36, lrpm = await place.umq36(), await place.lrpm()
@@ -164,7 +164,7 @@ def test_callback_id_that_the_protocol_cannot_write_fails_the_call() -> None:
 def test_app_calls_a_method_of_its_caller(protocol: str) -> None:
     async def check() -> None:
         elsewhere = "lrpm" if protocol == "umq" else "umq"
-        async with met(protocol) as (place, peer), fiveways.connect(url(place, elsewhere)) as other:
+        async with connected_client(protocol) as (place, peer), fiveways.connect(url(place, elsewhere)) as other:
 
             async def mine(value: int = 0) -> list[object]:
                 return [protocol, value]
@@ -174,7 +174,7 @@ def test_app_calls_a_method_of_its_caller(protocol: str) -> None:
 
             await peer.register("Screen.showIt" if protocol[:2] != "lr" else "screen.show_it", mine)
             await other.register("screen.show_it", theirs)
-            for _ in range(3):  # of those who offer it, only the caller is called
+            for _ in range(3):  # several callees, but only the caller is called
                 assert await peer.call("caller.ask", ["screen.show_it", 7]) == [protocol, 7]
             assert await peer.call("caller.ask_plain", ["screen.show_it"]) == [protocol, 0]
             with pytest.raises(CallFailed, match="there is no method"):
@@ -183,7 +183,7 @@ def test_app_calls_a_method_of_its_caller(protocol: str) -> None:
     asyncio.run(check())
 
 
-def test_method_that_the_caller_never_registered_is_called_as_written() -> None:
+def test_unregistered_method_of_the_caller_keeps_its_spelling() -> None:
     async def check() -> None:
         async with hub(app=app) as place:
             peer = await place.umq()
@@ -197,14 +197,14 @@ def test_method_that_the_caller_never_registered_is_called_as_written() -> None:
     asyncio.run(check())
 
 
-def test_caller_that_leaves_ends_the_call_to_it() -> None:
+def test_call_to_the_caller_ends_with_its_session() -> None:
     async def check() -> None:
-        kept.clear()
+        callers.clear()
         async with hub(app=app) as place:
             peer = await place.umq()
             peer.text("M1\ncaller:keep\n")
             assert await peer.heard() == "R1\nnull"
-            (caller,) = kept
+            (caller,) = callers
             waiting = asyncio.create_task(caller.call("slow"))
             assert await peer.heard() == "M1\nslow\nnull"
             peer.leave()
@@ -218,14 +218,14 @@ def test_caller_that_leaves_ends_the_call_to_it() -> None:
     asyncio.run(check())
 
 
-def test_cancelled_call_to_the_caller_is_called_off() -> None:
+def test_cancelled_call_to_the_caller_is_cancelled_there() -> None:
     async def check() -> None:
-        kept.clear()
+        callers.clear()
         async with hub(app=app) as place:
             peer = await place.lrpm()
             peer.text('[40,300,"caller.keep",null,{}]')
             await peer.heard()
-            waiting = asyncio.create_task(kept[0].call("slow"))
+            waiting = asyncio.create_task(callers[0].call("slow"))
             number = json.loads(await peer.heard())[1]
             waiting.cancel()
             assert json.loads(await peer.heard())[:2] == [21, number]
@@ -246,7 +246,7 @@ def test_caller_may_be_the_application_itself() -> None:
 # Variables.
 
 
-def test_variables_of_the_caller_are_read_and_set_in_its_own_form() -> None:
+def test_variables_of_the_caller_are_read_and_set_in_its_protocol() -> None:
     async def check() -> None:
         async with hub(app=app) as place:
             umq, umq36, lrpm = await place.umq(), await place.umq36(), await place.lrpm()
@@ -257,7 +257,7 @@ def test_variables_of_the_caller_are_read_and_set_in_its_own_form() -> None:
             assert [await umq.heard(), await umq.heard()] == ['Stheme\n{"dark":true}', "R2\nnull"]
             umq.text('M3\ncaller:unset\n["theme"]')
             assert [await umq.heard(), await umq.heard()] == ["Xtheme", "R3\nnull"]
-            # A variable that the hub sets is the hub's: the caller's own stays as it was.
+            # The hub's variable does not change the caller's own.
             umq.text("M4\ncaller:see\n")
             assert await umq.heard() == 'R4\n{"lang":"cs"}'
             umq36.text('C1:["caller.set","theme","dark"]')
@@ -265,10 +265,10 @@ def test_variables_of_the_caller_are_read_and_set_in_its_own_form() -> None:
             umq36.text('C2:["caller.unset","theme"]')
             assert [await umq36.heard(), await umq36.heard()] == ["X:theme", "R2:null"]
             lrpm.text('[40,300,"caller.set",["theme","dark"],{}]')
-            asked = json.loads(await lrpm.heard())
-            assert (asked[0], asked[2:4]) == (40, ["hub.set", {"name": "theme", "value": "dark"}])
+            request = json.loads(await lrpm.heard())
+            assert (request[0], request[2:4]) == (40, ["hub.set", {"name": "theme", "value": "dark"}])
             assert await lrpm.heard() == "[41,300,null,{}]"
-            lrpm.text(json.dumps([41, asked[1], None, {}]))
+            lrpm.text(json.dumps([41, request[1], None, {}]))
             lrpm.text('[40,301,"caller.unset",["theme"],{}]')
             assert json.loads(await lrpm.heard())[2:4] == ["hub.unset", {"name": "theme"}]
 
@@ -276,9 +276,9 @@ def test_variables_of_the_caller_are_read_and_set_in_its_own_form() -> None:
 
 
 @pytest.mark.parametrize("protocol", PROTOCOLS)
-def test_client_sees_the_variables_that_an_app_sets(protocol: str) -> None:
+def test_client_receives_variables_set_by_an_app(protocol: str) -> None:
     async def check() -> None:
-        async with met(protocol) as (_, peer):
+        async with connected_client(protocol) as (_, peer):
             await peer.vars.set("lang", "cs")
             assert await peer.call("caller.see") == {"lang": "cs"}
             await peer.call("caller.set", ["theme", ["dark", 1]])
@@ -294,13 +294,13 @@ def test_client_sees_the_variables_that_an_app_sets(protocol: str) -> None:
 )
 def test_variable_that_cannot_be_set_is_refused(name: str, reason: Reason) -> None:
     async def check() -> None:
-        kept.clear()
-        async with met("umq36") as (_, peer):
+        callers.clear()
+        async with connected_client("umq36") as (_, peer):
             await peer.call("caller.keep")
             with pytest.raises(NotExecuted) as caught:
-                await kept[0].vars.set(name, 1)
+                await callers[0].vars.set(name, 1)
             assert caught.value.reason is reason
-            await kept[0].vars.set("fine", 1)
+            await callers[0].vars.set("fine", 1)
             await until(lambda: peer.vars.theirs == {"fine": 1})
 
     asyncio.run(check())
@@ -308,13 +308,13 @@ def test_variable_that_cannot_be_set_is_refused(name: str, reason: Reason) -> No
 
 def test_variables_set_on_a_caller_are_bounded() -> None:
     async def check() -> None:
-        kept.clear()
-        given = settings(limits=LimitSettings(max_variables=2))
-        async with hub(given, app) as place:
+        callers.clear()
+        hub_settings = settings(limits=LimitSettings(max_variables=2))
+        async with hub(hub_settings, app) as place:
             peer = await place.umq()
             peer.text("M1\ncaller:keep\n")
             await peer.heard()
-            (caller,) = kept
+            (caller,) = callers
             for name in ("a", "b", "a"):
                 await caller.vars.set(name, 1)
             with pytest.raises(NotExecuted, match="more than 2 variables") as caught:
@@ -329,7 +329,7 @@ def test_variables_set_on_a_caller_are_bounded() -> None:
 # The end of a session.
 
 
-def test_app_closes_the_session_of_its_caller_in_its_own_form() -> None:
+def test_app_closes_the_session_of_its_caller_in_its_protocol() -> None:
     async def check() -> None:
         async with hub(app=app) as place:
             umq, umq36, lrpm = await place.umq(), await place.umq36(), await place.lrpm()
@@ -346,30 +346,30 @@ def test_app_closes_the_session_of_its_caller_in_its_own_form() -> None:
 
 
 @pytest.mark.parametrize("protocol", PROTOCOLS)
-def test_client_whose_session_an_app_closes_is_told(protocol: str) -> None:
+def test_client_is_notified_when_an_app_closes_its_session(protocol: str) -> None:
     async def check() -> None:
-        kept.clear()
+        callers.clear()
         async with hub(app=app) as place:
             async with fiveways.connect(url(place, protocol), reconnect=False) as peer:
                 await peer.call("caller.keep")
                 before = peer.session
-                await kept[0].close("enough")
+                await callers[0].close("enough")
                 await asyncio.wait_for(peer.wait_closed(), PATIENCE)
                 assert peer.session == before
             with pytest.raises(NotExecuted, match="is gone"):
-                await kept[0].call("x")
+                await callers[0].call("x")
 
     asyncio.run(check())
 
 
 def test_session_of_the_application_itself_has_no_variables_and_is_not_closed() -> None:
     async def check() -> None:
-        kept.clear()
+        callers.clear()
         async with hub(app=app) as place:
             peer = await place.umq()
             peer.text("M1\ncaller:keep_itself\n")
             assert await peer.heard() == "R1\nnull"
-            (caller,) = kept
+            (caller,) = callers
             for attempt in (caller.vars.set("x", 1), caller.close()):
                 with pytest.raises(NotExecuted, match="app") as caught:
                     await attempt

@@ -120,7 +120,7 @@ def test_routes_are_discovered_by_the_application() -> None:
     asyncio.run(check())
 
 
-def test_route_is_refused_where_it_cannot_be_served() -> None:
+def test_unsupported_route_is_refused() -> None:
     async def check() -> None:
         async with hub() as place, fiveways.connect(f"umq+ws://127.0.0.1:{place.port}/umq") as peer:
             with pytest.raises(ValueError, match="only an application in the hub"):
@@ -135,9 +135,9 @@ def test_route_is_refused_where_it_cannot_be_served() -> None:
 
     async def reads(name: str, parts: AsyncIterator[int]) -> None: ...
 
-    async def names_nothing() -> None: ...
+    async def without_names() -> None: ...
 
-    for function in (reads, names_nothing):
+    for function in (reads, without_names):
         with pytest.raises(TypeError, match="route b"):
             other.route("b")(function)
     above = App()

@@ -1,4 +1,4 @@
-"""Updates that peers of UMQ publish to an application in the hub."""
+"""Updates of UMQ peers to an application in the hub's process."""
 
 import asyncio
 from collections.abc import Callable
@@ -14,25 +14,25 @@ from fiveways.settings.sections import AuthSettings, IdentitySettings, Secret
 from tests.support.raw_peers import PATIENCE, Place, WirePeer, hub, settings
 
 app = App()
-heard: list[tuple[str, object, int]] = []
-"""What came, in its order; each test empties it."""
+received: list[tuple[str, object, int]] = []
+"""Received updates in order; each test clears it."""
 callers: list[fiveways.CallingPeer] = []
 tasks: set[asyncio.Task[None]] = set()
 
 
 @app.method("prices.publish")
 async def publish(context: Context, topic_id: str) -> str:
-    """Take what the caller publishes on a topic id of its choice, until it ends the topic."""
+    """Receive the caller's updates on a topic id of its choice until the topic is closed."""
     updates = context.caller.updates(topic_id)
 
     async def follow() -> None:
         async with updates:
             async for update in updates:
                 attached = await update.attachments()
-                heard.append((update.topic_id, attached or update.data, update.missed))
+                received.append((update.topic_id, attached or update.data, update.missed))
                 if update.data == "enough":
                     break
-        heard.append((topic_id, "over", 0))
+        received.append((topic_id, "over", 0))
 
     task = asyncio.create_task(follow())
     tasks.add(task)
@@ -54,27 +54,27 @@ async def keep(context: Context) -> None:
 
 @app.on_update("log.*")
 async def logged(update: Update) -> None:
-    heard.append((update.topic_id, update.data, update.missed))
+    received.append((update.topic_id, update.data, update.missed))
     if update.data == "who?":
         await update.caller.vars.set("you", update.caller.protocol)
 
 
 async def until(is_so: Callable[[], bool]) -> None:
     async with asyncio.timeout(PATIENCE):
-        while not is_so():  # noqa: ASYNC110  nobody tells of it
+        while not is_so():  # noqa: ASYNC110  there is no event to wait for
             await asyncio.sleep(0.005)
 
 
-async def begun(place: Place, topic_id: str = "feed") -> WirePeer:
-    """A UMQ peer that publishes."""
-    heard.clear()
+async def publishing_peer(place: Place, topic_id: str = "feed") -> WirePeer:
+    """A UMQ peer that publishes updates."""
+    received.clear()
     peer = await place.umq()
     peer.text(f'M1\nprices:publish\n["{topic_id}"]')
     assert await peer.heard() == "R1\naccepted"
     return peer
 
 
-async def met(peer: WirePeer) -> fiveways.CallingPeer:
+async def connected_client(peer: WirePeer) -> fiveways.CallingPeer:
     callers.clear()
     peer.text("M1\nprices:keep\n")
     assert await peer.heard() == "R1\nnull"
@@ -84,21 +84,21 @@ async def met(peer: WirePeer) -> fiveways.CallingPeer:
 def test_updates_of_a_umq_peer_are_read_until_it_closes_the_topic() -> None:
     async def check() -> None:
         async with hub(app=app) as place:
-            peer = await begun(place)
+            peer = await publishing_peer(place)
             for text in ('{"price":1}', "two", ""):
                 peer.text(f"Tfeed\n{text}")
             peer.text("A1\nTfeed\nattached")
             peer.binary(b"\x07")
             peer.text("Zfeed")
-            await until(lambda: len(heard) == 5)
-            assert heard == [
+            await until(lambda: len(received) == 5)
+            assert received == [
                 ("feed", {"price": 1}, 0),
                 ("feed", "two", 0),
                 ("feed", "", 0),
                 ("feed", [b"\x07"], 0),
                 ("feed", "over", 0),
             ]
-            peer.text("Tfeed\nlate")  # the topic is over: UMQ1-12
+            peer.text("Tfeed\nlate")  # the topic is closed: UMQ1-12
             assert await peer.heard() == "Ufeed"
 
     asyncio.run(check())
@@ -106,64 +106,64 @@ def test_updates_of_a_umq_peer_are_read_until_it_closes_the_topic() -> None:
 
 def test_updates_of_a_umq36_peer_are_read_until_it_closes_the_topic() -> None:
     async def check() -> None:
-        heard.clear()
+        received.clear()
         async with hub(app=app) as place:
             peer = await place.umq36()
             peer.text('C1:["prices.publish","9A8Z"]')
             assert await peer.heard() == "R1:accepted"
             peer.text("T9A8Z: one")
             peer.text("D9A8Z:")
-            await until(lambda: len(heard) == 2)
-            assert heard == [("9A8Z", " one", 0), ("9A8Z", "over", 0)]
+            await until(lambda: len(received) == 2)
+            assert received == [("9A8Z", " one", 0), ("9A8Z", "over", 0)]
             peer.text("T9A8Z:late")  # UMQ36-a13
             assert await peer.heard() == "U9A8Z:"
 
     asyncio.run(check())
 
 
-def test_reader_that_stops_unsubscribes() -> None:
+def test_closed_reader_unsubscribes() -> None:
     async def check() -> None:
         async with hub(app=app) as place:
-            peer = await begun(place)
+            peer = await publishing_peer(place)
             peer.text("Tfeed\nenough")
             assert await peer.heard() == "Ufeed"
             peer.text("Tfeed\nlate")  # UMQ1-13
             assert await peer.heard() == "Ufeed"
-            assert heard == [("feed", "enough", 0), ("feed", "over", 0)]
+            assert received == [("feed", "enough", 0), ("feed", "over", 0)]
 
     asyncio.run(check())
 
 
-def test_peer_that_leaves_ends_the_reading_of_its_updates() -> None:
+def test_updates_end_with_their_peer() -> None:
     async def check() -> None:
         async with hub(app=app) as place:
-            peer = await begun(place)
+            peer = await publishing_peer(place)
             peer.text("Tfeed\none")
             peer.leave()
-            await until(lambda: len(heard) == 2)
-            assert heard == [("feed", "one", 0), ("feed", "over", 0)]
+            await until(lambda: len(received) == 2)
+            assert received == [("feed", "one", 0), ("feed", "over", 0)]
 
     asyncio.run(check())
 
 
-def test_updates_that_nobody_asked_for_are_answered_by_unsubscribe() -> None:
+def test_unrequested_updates_are_answered_by_unsubscribe() -> None:
     async def check() -> None:
         async with hub(app=app) as place:
-            owner, other = await begun(place), await place.umq()
+            owner, other = await publishing_peer(place), await place.umq()
             other.text("Tfeed\nnot mine")
             assert await other.heard() == "Ufeed"
             other.text("A1\nTother\nx")
             other.binary(b"x")
             assert await other.heard() == "Uother"
             owner.text("Tfeed\nmine")
-            await until(lambda: heard == [("feed", "mine", 0)])
+            await until(lambda: received == [("feed", "mine", 0)])
 
     asyncio.run(check())
 
 
-def test_handler_takes_the_updates_that_match_its_pattern() -> None:
+def test_handler_receives_updates_that_match_its_pattern() -> None:
     async def check() -> None:
-        heard.clear()
+        received.clear()
         async with hub(app=app) as place:
             peer = await place.umq()
             peer.text("Tlog.disk\nfull")
@@ -171,15 +171,15 @@ def test_handler_takes_the_updates_that_match_its_pattern() -> None:
             assert await peer.heard() == "Syou\numq"
             peer.text("Tlogger\nx")
             assert await peer.heard() == "Ulogger"
-            assert heard == [("log.disk", "full", 0), ("log.disk", "who?", 0)]
+            assert received == [("log.disk", "full", 0), ("log.disk", "who?", 0)]
             peer.text("Zlog.disk")
 
     asyncio.run(check())
 
 
-def test_peer_that_may_not_publish_reaches_no_handler() -> None:
+def test_updates_of_a_peer_without_permission_reach_no_handler() -> None:
     async def check() -> None:
-        heard.clear()
+        received.clear()
         auth = AuthSettings(
             anonymous="never",
             identity=(IdentitySettings(name="ann", token=Secret("secret"), call=("*",), publish=("prices.*",)),),
@@ -188,20 +188,20 @@ def test_peer_that_may_not_publish_reaches_no_handler() -> None:
             peer = await place.umq("secret")
             peer.text("Tlog.disk\nfull")
             assert await peer.heard() == "Ulog.disk"
-            # A topic id that a method agreed upon needs no further permission.
+            # A topic id agreed with a method needs no further permission.
             peer.text('M1\nprices:publish\n["feed"]')
             assert await peer.heard() == "R1\naccepted"
             peer.text("Tfeed\none")
-            await until(lambda: heard == [("feed", "one", 0)])
+            await until(lambda: received == [("feed", "one", 0)])
 
     asyncio.run(check())
 
 
-def test_slow_reader_misses_updates_and_is_told() -> None:
+def test_slow_reader_gets_the_number_of_missed_updates() -> None:
     async def check() -> None:
         async with hub(app=app) as place:
             peer = await place.umq()
-            updates = (await met(peer)).updates("feed")
+            updates = (await connected_client(peer)).updates("feed")
             for number in range(MAX_EVENTS + 3):
                 peer.text(f"Tfeed\n{number}")
             peer.text("M2\nhub:ping\n")
@@ -218,7 +218,7 @@ def test_slow_reader_misses_updates_and_is_told() -> None:
 def test_topic_ids_are_bounded_and_belong_to_one_reader() -> None:
     async def check() -> None:
         async with hub(settings(limits=LimitSettings(max_subscriptions=2)), app) as place:
-            caller = await met(await place.umq())
+            caller = await connected_client(await place.umq())
             first = caller.updates("a")
             caller.updates("b")
             for topic_id, reason in (
@@ -237,7 +237,7 @@ def test_topic_ids_are_bounded_and_belong_to_one_reader() -> None:
 
 
 @pytest.mark.parametrize("protocol", ["lrpm", "nq"])
-def test_protocol_without_updates_says_so(protocol: str) -> None:
+def test_protocol_without_updates_is_an_error(protocol: str) -> None:
     async def check() -> None:
         callers.clear()
         async with (
@@ -251,7 +251,7 @@ def test_protocol_without_updates_says_so(protocol: str) -> None:
     asyncio.run(check())
 
 
-def test_plain_function_takes_no_updates() -> None:
+def test_sync_function_cannot_receive_updates() -> None:
     async def check() -> None:
         async with hub(app=app) as place:
             peer = await place.umq()
@@ -263,10 +263,10 @@ def test_plain_function_takes_no_updates() -> None:
     asyncio.run(check())
 
 
-def test_hub_that_stops_ends_the_reading() -> None:
+def test_updates_end_with_the_hub() -> None:
     async def check() -> None:
         async with hub(app=app) as place:
-            await begun(place)
-        await until(lambda: heard == [("feed", "over", 0)])
+            await publishing_peer(place)
+        await until(lambda: received == [("feed", "over", 0)])
 
     asyncio.run(check())

@@ -1,4 +1,4 @@
-"""Attachments that are announced and do not come: each fails alone, and what was held for it is released."""
+"""Announced attachments that do not arrive: each fails alone, and its memory is released."""
 
 import asyncio
 import struct
@@ -15,11 +15,11 @@ DAY = 86400.0
 DELAYED = "timed out: it delayed attachments of other senders"
 TOO_SLOW = "timed out: slower than 1048576 bytes a second"
 PATIENT = LimitSettings(attachment_timeout=DAY, max_attachment_time=DAY, max_attachment_hold=0.3)
-"""A stalled attachment fails only where it delays others."""
+"""Seconds; a stalled attachment fails early only if it delays others."""
 
 
 async def callee_of(place: Place) -> WirePeer:
-    """A UMQ peer that offers `store`."""
+    """A UMQ peer with the method `store`."""
     callee = await place.umq()
     callee.text("M1\nhub:register\nstore")
     assert await callee.heard() == "R1\nnull"
@@ -28,20 +28,20 @@ async def callee_of(place: Place) -> WirePeer:
 
 async def until(is_so: Callable[[], bool]) -> None:
     async with asyncio.timeout(PATIENCE):
-        while not is_so():  # noqa: ASYNC110  the hub tells nobody
+        while not is_so():  # noqa: ASYNC110  there is no event to wait for
             await asyncio.sleep(0.01)
 
 
 @asynccontextmanager
-async def trickling(peer: WirePeer, size: int) -> AsyncIterator[None]:
-    """Send further fragments of a binary message, without end."""
+async def send_slowly(peer: WirePeer, size: int) -> AsyncIterator[None]:
+    """Send fragments of a binary message without end."""
 
-    async def trickle() -> None:
+    async def send_fragments() -> None:
         while True:
             peer.ws.send(WSMsgType.CONTINUATION, b"x" * size, fin=False)
             await asyncio.sleep(0.1)
 
-    task = asyncio.create_task(trickle())
+    task = asyncio.create_task(send_fragments())
     try:
         yield
     finally:
@@ -49,7 +49,7 @@ async def trickling(peer: WirePeer, size: int) -> AsyncIterator[None]:
 
 
 @pytest.mark.parametrize("dialect", ["umq", "umq36"])
-def test_stalled_source_fails_alone_before_others_are_delayed_for_its_timeout(dialect: str) -> None:
+def test_stalled_source_fails_before_its_timeout_delays_others(dialect: str) -> None:
     async def run() -> None:
         async with hub(settings(limits=PATIENT)) as place:
             callee, other = await callee_of(place), await place.umq()
@@ -67,7 +67,8 @@ def test_stalled_source_fails_alone_before_others_are_delayed_for_its_timeout(di
             assert await callee.data() == b"two"
             callee.text("R2\nthanks")
             assert await other.heard() == "R1\nthanks"
-            # The session of the stalled source goes on: late frames are dropped, the next one is the next attachment.
+            # The session with the stalled source continues: late frames are dropped, the next one is the next
+            # attachment.
             for data in (b"late", b"late", b"three"):
                 if data == b"three":
                     stalled.text("A1\nM2\nstore\nthird" if dialect == "umq" else 'A1:C2:["store","third"]')
@@ -77,14 +78,14 @@ def test_stalled_source_fails_alone_before_others_are_delayed_for_its_timeout(di
     asyncio.run(run())
 
 
-def test_trickling_source_fails_alone_before_others_are_delayed() -> None:
+def test_slow_source_fails_before_it_delays_others() -> None:
     async def run() -> None:
         async with hub(settings(limits=PATIENT)) as place:
             callee, trickler, other = await callee_of(place), await place.umq(), await place.umq()
             trickler.text("A1\nM1\nstore\nfirst")
             assert await callee.heard() == "A1\nM1\nstore\nfirst"
             trickler.ws.send(WSMsgType.BINARY, b"x", fin=False)
-            async with trickling(trickler, 1):
+            async with send_slowly(trickler, 1):
                 other.text("A1\nM1\nstore\nsecond")
                 other.binary(b"two")
                 assert await callee.heard() == "A1\nM2\nstore\nsecond"
@@ -110,7 +111,7 @@ def test_source_that_has_not_caught_up_does_not_delay_others_again() -> None:
     asyncio.run(run())
 
 
-def test_incomplete_event_does_not_delay_those_of_other_publishers() -> None:
+def test_incomplete_event_does_not_delay_other_publishers() -> None:
     async def run() -> None:
         async with hub(settings(limits=PATIENT)) as place:
             subscriber, stalled, other = await place.lrpm(), await place.umq(), await place.umq()
@@ -137,7 +138,7 @@ def test_attachment_below_the_minimum_rate_fails_and_its_bytes_are_released() ->
             assert await callee.heard() == "A1\nM1\nstore\n"
             trickler.ws.send(WSMsgType.BINARY, b"x" * 1_200_000, fin=False)
             await until(lambda: spools.used == 1_200_000)
-            async with trickling(trickler, 20_000):
+            async with send_slowly(trickler, 20_000):
                 assert await callee.heard() == f"-\n{TOO_SLOW}"
                 await until(lambda: spools.used == 0)
                 await asyncio.sleep(0.3)
@@ -165,8 +166,8 @@ def test_fragments_in_memory_of_a_stalled_attachment_are_released() -> None:
     asyncio.run(run())
 
 
-def test_large_frame_that_comes_slowly_makes_progress() -> None:
-    """The frame of a source takes longer than attachments may delay others; its bytes show that it is not stalled."""
+def test_slow_large_frame_counts_as_progress() -> None:
+    """The frame takes longer than attachments may delay others; its bytes show progress."""
 
     async def run() -> None:
         hold, size, pieces = 3.0, 600_000, 15
@@ -176,7 +177,7 @@ def test_large_frame_that_comes_slowly_makes_progress() -> None:
             slow.text("A1\nM1\nstore\n")
             assert await callee.heard() == "A1\nM1\nstore\n"
             socket = slow.ws.underlying_transport
-            # One binary frame; a mask of zeros leaves its bytes as they are.
+            # One binary frame; a mask of zeros does not change its bytes.
             socket.write(b"\x82\xff" + struct.pack("!Q", size) + b"\0\0\0\0")
             for number in range(pieces):
                 socket.write(bytes([number]) * (size // pieces))

@@ -1,4 +1,4 @@
-"""Attachments on their way through a hub: in order, in time, and without filling its memory."""
+"""Attachments through a hub: in order, in time, and with bounded memory."""
 
 import asyncio
 import hashlib
@@ -17,14 +17,14 @@ IMPATIENT = LimitSettings(attachment_timeout=0.3)
 
 
 async def callee_of(place: Place, name: str = "store") -> WirePeer:
-    """A UMQ peer that offers a method."""
+    """A UMQ peer with a registered method."""
     callee = await place.umq()
     callee.text(f"M1\nhub:register\n{name}")
     assert await callee.heard() == "R1\nnull"
     return callee
 
 
-def test_a_relayed_call_leaves_before_its_attachments_have_come() -> None:
+def test_call_is_forwarded_before_its_attachments_arrive() -> None:
     async def run() -> None:
         async with hub() as place:
             callee, caller = await callee_of(place), await place.umq()
@@ -42,7 +42,7 @@ def test_a_relayed_call_leaves_before_its_attachments_have_come() -> None:
     asyncio.run(run())
 
 
-def test_towards_lrpm_a_call_waits_for_its_attachments() -> None:
+def test_call_to_lrpm_waits_for_its_attachments() -> None:
     async def run() -> None:
         async with hub() as place:
             callee, caller = await place.lrpm(), await place.umq()
@@ -58,7 +58,7 @@ def test_towards_lrpm_a_call_waits_for_its_attachments() -> None:
     asyncio.run(run())
 
 
-def test_a_source_that_dies_fails_each_of_its_open_attachments() -> None:
+def test_lost_source_fails_its_open_attachments() -> None:
     async def run() -> None:
         async with hub() as place:
             callee, caller = await callee_of(place), await place.umq()
@@ -71,7 +71,7 @@ def test_a_source_that_dies_fails_each_of_its_open_attachments() -> None:
     asyncio.run(run())
 
 
-def test_a_stalled_source_holds_others_back_no_longer_than_its_timeout() -> None:
+def test_stalled_source_delays_others_no_longer_than_its_timeout() -> None:
     async def run() -> None:
         async with hub(settings(limits=IMPATIENT)) as place:
             callee, stalled, other = await callee_of(place), await place.umq(), await place.umq()
@@ -82,7 +82,7 @@ def test_a_stalled_source_holds_others_back_no_longer_than_its_timeout() -> None
             assert await callee.heard() == "A1\nM2\nstore\nsecond"
             assert (await callee.heard()).startswith("-\n")
             assert await callee.data() == b"two"
-            # The frame that comes too late is thrown away, and shifts nothing.
+            # The late frame is dropped, and shifts nothing.
             stalled.binary(b"one")
             stalled.text("A1\nM2\nstore\nthird")
             stalled.binary(b"three")
@@ -91,7 +91,7 @@ def test_a_stalled_source_holds_others_back_no_longer_than_its_timeout() -> None
     asyncio.run(run())
 
 
-def test_an_attachment_that_makes_progress_is_not_given_up() -> None:
+def test_attachment_with_progress_does_not_time_out() -> None:
     async def run() -> None:
         timeout = 1.5
         async with hub(settings(limits=LimitSettings(attachment_timeout=timeout))) as place:
@@ -108,7 +108,7 @@ def test_an_attachment_that_makes_progress_is_not_given_up() -> None:
     asyncio.run(run())
 
 
-def test_an_attachment_over_the_limit_fails_and_nothing_else_does() -> None:
+def test_attachment_over_the_limit_fails_alone() -> None:
     async def run() -> None:
         async with hub(settings(limits=LimitSettings(max_attachment=3 * MIB))) as place:
             callee, caller = await callee_of(place), await place.umq()
@@ -125,7 +125,7 @@ def test_an_attachment_over_the_limit_fails_and_nothing_else_does() -> None:
 
 
 class Sink(WSListener):
-    """A UMQ peer that offers `store`, and remembers no more of what it gets than a digest and its size."""
+    """A UMQ peer with the method `store`, which keeps only digest and size of attachments."""
 
     def __init__(self) -> None:
         self.digest, self.size, self.messages = hashlib.sha256(), 0, 0
@@ -149,28 +149,28 @@ class Sink(WSListener):
 
 
 def resident(pid: int) -> int:
-    """Bytes of memory that a process holds now."""
+    """Resident bytes of a process."""
     pages = int(Path(f"/proc/{pid}/statm").read_text(encoding="ascii").split()[1])
     return pages * os.sysconf("SC_PAGE_SIZE")
 
 
-async def pour(caller: WirePeer, messages: int, pieces: int, piece: bytes) -> None:
-    """Send attachments of so many fragments each, as fast as the socket takes them."""
+async def send_attachments(caller: WirePeer, messages: int, pieces: int, piece: bytes) -> None:
+    """Send attachments of this many fragments each, as fast as the socket accepts them."""
     socket = caller.ws.underlying_transport
     for _ in range(messages):
         for number in range(pieces):
             kind = WSMsgType.BINARY if number == 0 else WSMsgType.CONTINUATION
             caller.ws.send(kind, piece, number == pieces - 1)
-            while socket.get_write_buffer_size() > 4 * MIB:  # noqa: ASYNC110  picows tells nobody
+            while socket.get_write_buffer_size() > 4 * MIB:  # noqa: ASYNC110  picows has no event for it
                 await asyncio.sleep(0.001)
 
 
 @pytest.mark.parametrize(("messages", "pieces"), [(1024, 1), (1, 256)], ids=["1024 of 1 MiB", "one of 256 MiB"])
-def test_memory_stays_flat_while_much_passes(messages: int, pieces: int) -> None:
-    """A quarter of a GiB or a whole one passes on one call; what the hub holds at most is told by the kernel."""
+def test_memory_stays_constant_during_large_transfers(messages: int, pieces: int) -> None:
+    """A quarter GiB, or a whole one, passes in one call; the kernel reports the hub's maximum memory."""
 
     async def run() -> tuple[int, int]:
-        # However slow the machine is, the call must not be over before its attachments are.
+        # Even on a slow machine, the call must not time out before its attachments arrived.
         async with served("--set", "calls.timeout=300") as (process, port):
             sink = Sink()
             await ws_connect(lambda: sink, f"ws://127.0.0.1:{port}/umq", max_frame_size=1 << 28)
@@ -183,13 +183,13 @@ def test_memory_stays_flat_while_much_passes(messages: int, pieces: int) -> None
             caller.text("H1.0.0\n")
             await caller.heard()
             before = resident(process.pid)
-            most = before
+            maximum = before
             caller.text(f"A{messages}\nM1\nstore\n")
             piece = os.urandom(MIB)
-            pouring = asyncio.create_task(pour(caller, messages, pieces, piece))
+            pouring = asyncio.create_task(send_attachments(caller, messages, pieces, piece))
             call = await asyncio.wait_for(sink.texts.get(), PATIENCE)
             while not sink.complete.is_set():
-                most = max(most, resident(process.pid))
+                maximum = max(maximum, resident(process.pid))
                 assert sink.texts.empty(), sink.texts.get_nowait()
                 await asyncio.sleep(0.02)
             await pouring
@@ -198,7 +198,7 @@ def test_memory_stays_flat_while_much_passes(messages: int, pieces: int) -> None
             assert await caller.heard() == "R1\n"
             assert sink.size == messages * pieces * MIB
             assert sink.digest.digest() == hashlib.sha256(piece * (messages * pieces)).digest()
-            return before, most
+            return before, maximum
 
-    before, most = asyncio.run(asyncio.wait_for(run(), 300))
-    assert most - before < 48 * MIB, f"{(most - before) / MIB:.0f} MiB more than before"
+    before, maximum = asyncio.run(asyncio.wait_for(run(), 300))
+    assert maximum - before < 48 * MIB, f"{(maximum - before) / MIB:.0f} MiB more than before"

@@ -1,4 +1,4 @@
-"""Calls from one protocol to another, over real sockets, frame by frame."""
+"""Calls between protocols over real sockets, frame by frame."""
 
 import asyncio
 
@@ -6,14 +6,14 @@ from tests.support.raw_peers import Place, WirePeer, hub
 
 
 async def umq_callee(place: Place) -> WirePeer:
-    """A UMQ peer that offers Account:getBalance."""
+    """A UMQ peer with the method Account:getBalance."""
     callee = await place.umq()
     callee.text('M1\nhub:register\n{"name":"Account:getBalance","doc":"What is left."}')
     assert await callee.heard() == "R1\nnull"
     return callee
 
 
-def test_a_umq_method_is_called_from_lrpm_and_umq36() -> None:
+def test_umq_method_is_called_from_lrpm_and_umq36() -> None:
     async def run() -> None:
         async with hub() as place:
             callee, lrpm, umq36 = await umq_callee(place), await place.lrpm(), await place.umq36()
@@ -29,7 +29,7 @@ def test_a_umq_method_is_called_from_lrpm_and_umq36() -> None:
     asyncio.run(run())
 
 
-def test_frames_that_come_in_one_go_are_answered_in_order() -> None:
+def test_frames_of_one_read_are_answered_in_order() -> None:
     async def run() -> None:
         async with hub() as place:
             peer = await place.peer("/umq")
@@ -41,7 +41,7 @@ def test_frames_that_come_in_one_go_are_answered_in_order() -> None:
     asyncio.run(run())
 
 
-def test_lrpm_speaks_cbor_to_who_begins_in_cbor() -> None:
+def test_lrpm_uses_cbor_if_the_first_frame_is_cbor() -> None:
     async def run() -> None:
         async with hub() as place:
             peer = await place.peer("/lrpm")
@@ -53,7 +53,7 @@ def test_lrpm_speaks_cbor_to_who_begins_in_cbor() -> None:
     asyncio.run(run())
 
 
-def test_a_callee_that_dies_in_mid_call_leaves_it_lost() -> None:
+def test_call_is_lost_with_its_callee() -> None:
     async def run() -> None:
         async with hub() as place:
             callee, lrpm = await umq_callee(place), await place.lrpm()
@@ -68,7 +68,7 @@ def test_a_callee_that_dies_in_mid_call_leaves_it_lost() -> None:
     asyncio.run(run())
 
 
-def test_a_caller_that_dies_in_mid_call_is_told_to_the_callee() -> None:
+def test_callee_is_notified_when_its_caller_is_lost() -> None:
     async def run() -> None:
         async with hub() as place:
             callee, caller = await place.lrpm(), await place.umq()
@@ -82,7 +82,7 @@ def test_a_caller_that_dies_in_mid_call_is_told_to_the_callee() -> None:
     asyncio.run(run())
 
 
-def test_a_deadline_is_kept_and_passed_on() -> None:
+def test_deadline_is_enforced_and_forwarded() -> None:
     async def run() -> None:
         async with hub() as place:
             callee, caller = await place.lrpm(), await place.lrpm()
@@ -99,13 +99,13 @@ def test_a_deadline_is_kept_and_passed_on() -> None:
     asyncio.run(run())
 
 
-def test_a_route_takes_all_names_below_it_and_is_asked_for_its_list() -> None:
+def test_route_receives_all_names_below_it_and_discovery() -> None:
     async def run() -> None:
         async with hub() as place:
             callee, caller = await place.umq(), await place.umq()
             callee.text('M1\nhub:register\n{"name":"Shop:"}')
-            heard = {await callee.heard(), await callee.heard()}
-            assert heard == {"R1\nnull", "?1\n"}
+            received = {await callee.heard(), await callee.heard()}
+            assert received == {"R1\nnull", "?1\n"}
             callee.text("R1\nMbuyNow\n")
             caller.text("?5\nShop:")
             assert await callee.heard() == "?2\n"
@@ -117,7 +117,7 @@ def test_a_route_takes_all_names_below_it_and_is_asked_for_its_list() -> None:
     asyncio.run(run())
 
 
-def test_a_callback_of_one_protocol_is_called_from_another_once() -> None:
+def test_callback_is_called_once_across_protocols() -> None:
     async def run() -> None:
         async with hub() as place:
             owner, other = await place.umq(), await place.lrpm()
@@ -133,7 +133,7 @@ def test_a_callback_of_one_protocol_is_called_from_another_once() -> None:
     asyncio.run(run())
 
 
-def test_variables_are_read_by_others() -> None:
+def test_variables_are_read_across_protocols() -> None:
     async def run() -> None:
         async with hub() as place:
             umq, lrpm = await place.umq(), await place.lrpm()
@@ -146,7 +146,7 @@ def test_variables_are_read_by_others() -> None:
     asyncio.run(run())
 
 
-def test_work_is_pushed_and_pulled_between_protocols() -> None:
+def test_jobs_are_pushed_and_pulled_across_protocols() -> None:
     async def run() -> None:
         async with hub() as place:
             worker, boss = await place.umq(), await place.lrpm()

@@ -1,4 +1,4 @@
-"""A clock that jumps: nothing expires or is deleted by it until an operator confirms that it is right."""
+"""Clock jumps: nothing expires or is deleted because of one until an operator confirms the clock."""
 
 import asyncio
 import logging
@@ -24,7 +24,7 @@ CONFIRM = '[40,900,"hub.clock",{"confirm":true},{}]'
 
 
 class Clock:
-    """The wall clock of a hub; the steady one goes on as ever."""
+    """The wall clock of a hub; the steady clock is unaffected."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.ahead = 0.0
@@ -38,13 +38,13 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
 
 
 def with_store(folder: Path, **nq: float) -> Settings:
-    given = replace(settings(), store=StoreSettings(path=str(folder / "store.db")), auth=OPERATOR)
-    return replace(given, nq=NqSettings(**nq)) if nq else given  # type: ignore[arg-type]
+    hub_settings = replace(settings(), store=StoreSettings(path=str(folder / "store.db")), auth=OPERATOR)
+    return replace(hub_settings, nq=NqSettings(**nq)) if nq else hub_settings  # type: ignore[arg-type]
 
 
-async def accepted(given: Settings, number: int) -> str:
-    """Return the peer whose requests a hub has accepted that is gone by now."""
-    async with hub(given) as place, posters(place.port) as (peer,):
+async def accepted(hub_settings: Settings, number: int) -> str:
+    """Return a disconnected peer with accepted requests."""
+    async with hub(hub_settings) as place, posters(place.port) as (peer,):
         await served(place)
         for n in range(number):
             assert "a" in await peer.until("a", ask(f"k{n}", "work", n))
@@ -52,55 +52,56 @@ async def accepted(given: Settings, number: int) -> str:
 
 
 @asynccontextmanager
-async def restarted(given: Settings, peer: str) -> AsyncIterator[tuple[Place, Poster]]:
-    """The next hub, to which the peer comes back."""
-    async with hub(given) as place, posters(place.port) as (again,):
+async def restarted(hub_settings: Settings, peer: str) -> AsyncIterator[tuple[Place, Poster]]:
+    """The next hub, to which the peer reconnects."""
+    async with hub(hub_settings) as place, posters(place.port) as (again,):
         again.peer = peer
         yield place, again
 
 
-async def answer(callee: WirePeer) -> None:
+async def answer_calls(callee: WirePeer) -> None:
     while True:
         call, _, argument = (await callee.heard()).split("\n")
         callee.text(f"R{call[1:]}\n1{argument}")
 
 
 @waiting
-async def test_no_request_expires_by_a_clock_that_is_8_days_ahead(tmp_path: Path, clock: Clock) -> None:
-    given = with_store(tmp_path)
-    peer = await accepted(given, 3)
+async def test_clock_8_days_ahead_expires_no_request(tmp_path: Path, clock: Clock) -> None:
+    hub_settings = with_store(tmp_path)
+    peer = await accepted(hub_settings, 3)
     clock.ahead = 8 * DAY
-    async with restarted(given, peer) as (place, again):
+    async with restarted(hub_settings, peer) as (place, again):
         page = await http(place.port, "/readyz")
         assert page.startswith("HTTP/1.1 200")
         assert "the clock is 8 days" in page
-        working = asyncio.create_task(answer(await served(place)))
+        working = asyncio.create_task(answer_calls(await served(place)))
         assert [(await again.outcome(f"k{n}"))["d"] for n in range(3)] == [10, 11, 12]
         working.cancel()
 
 
 @waiting
-async def test_confirmed_clock_lets_them_expire_and_their_peers_hear_so(
+async def test_confirmed_clock_expires_requests_and_notifies_their_peers(
     tmp_path: Path, clock: Clock, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.INFO, "fiveways")
-    given = with_store(tmp_path)
-    peer = await accepted(given, 3)
+    hub_settings = with_store(tmp_path)
+    peer = await accepted(hub_settings, 3)
     clock.ahead = 8 * DAY
-    for _ in range(2):  # the next start sees the same jump
-        async with hub(given) as place:
+    for _ in range(2):  # the next start detects the same jump
+        async with hub(hub_settings) as place:
             operator = await place.lrpm()
             operator.text('[40,300,"hub.clock",null,{}]')
             assert '"held":true' in await operator.heard()
-    async with restarted(given, peer) as (place, again):
+    async with restarted(hub_settings, peer) as (place, again):
         operator = await place.lrpm()
         operator.text(CONFIRM)
         assert '"expired":3' in await operator.heard()
-        assert "3 accepted requests expired while the hub was down" in caplog.text
+        (line,) = [each for each in caplog.records if each.getMessage().startswith("clock confirmed")]
+        assert line.fields == {"expired_requests": 3}  # type: ignore[attr-defined]
         for n in range(3):
             assert error_of(await again.outcome(f"k{n}"))[0] == "expired"
         assert "clock" not in await http(place.port, "/readyz")
-    async with hub(given) as place:
+    async with hub(hub_settings) as place:
         assert "clock" not in await http(place.port, "/readyz")
 
 
@@ -108,22 +109,22 @@ async def test_confirmed_clock_lets_them_expire_and_their_peers_hear_so(
 async def test_requests_that_expired_while_the_hub_was_down_are_answered_and_counted_once(
     tmp_path: Path, clock: Clock, caplog: pytest.LogCaptureFixture
 ) -> None:
-    given = with_store(tmp_path, request_ttl=3600.0)
-    peer = await accepted(given, 3)
+    hub_settings = with_store(tmp_path, request_ttl=3600.0)
+    peer = await accepted(hub_settings, 3)
     clock.ahead = 7200.0  # less than a jump
-    async with restarted(given, peer) as (_, again):
+    async with restarted(hub_settings, peer) as (_, again):
         for n in range(3):
             assert error_of(await again.outcome(f"k{n}"))[0] == "expired"
-    assert caplog.text.count("3 requests expired while the hub was down") == 1
+    assert [each.fields for each in caplog.records if "expired while" in each.getMessage()] == [{"requests": 3}]  # type: ignore[attr-defined]
     caplog.clear()
-    async with hub(given):
+    async with hub(hub_settings):
         assert "expired" not in caplog.text
 
 
 @waiting
-async def test_only_a_permission_that_names_it_may_confirm(tmp_path: Path, clock: Clock) -> None:
-    given = replace(with_store(tmp_path), auth=AuthSettings())
-    async with hub(given) as place:
+async def test_confirmation_needs_an_explicit_permission(tmp_path: Path, clock: Clock) -> None:
+    hub_settings = replace(with_store(tmp_path), auth=AuthSettings())
+    async with hub(hub_settings) as place:
         peer = await place.lrpm()
         peer.text(CONFIRM)
         assert "hub.err.denied" in await peer.heard()
@@ -135,7 +136,7 @@ async def test_only_a_permission_that_names_it_may_confirm(tmp_path: Path, clock
 
 
 @waiting
-async def test_jump_of_a_running_hub_is_told_and_forgotten_when_it_is_undone(
+async def test_jump_of_a_running_hub_is_reported_until_it_is_undone(
     tmp_path: Path, clock: Clock, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.INFO, "fiveways")
@@ -148,7 +149,7 @@ async def test_jump_of_a_running_hub_is_told_and_forgotten_when_it_is_undone(
 
 
 def segment(folder: Path, days: float) -> Path:
-    """A closed segment that was written so many days ago."""
+    """A closed segment of this age in days."""
     path = folder / f"20260101T000000-abcdef-{round(days):06}.parquet"
     path.write_bytes(b"PAR1")
     os.utime(path, (time.time() - days * DAY,) * 2)
@@ -178,7 +179,7 @@ def closed(folder: Path) -> set[Path]:
 
 
 async def closed_segment(folder: Path, peer: WirePeer) -> None:
-    """Have one more segment closed."""
+    """Close one more segment."""
     before = closed(folder)
     while closed(folder) <= before:
         peer.text('[40,300,"hub.ping",null,{}]')

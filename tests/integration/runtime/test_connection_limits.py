@@ -1,4 +1,4 @@
-"""How many connections clients can hold: long polls of clients that left, limits, health checks."""
+"""Limits of connections: long polls of clients that left, limits per address, health checks."""
 
 import asyncio
 import logging
@@ -36,7 +36,7 @@ def descriptors() -> int:
 
 
 async def until(condition: Callable[[], bool]) -> None:
-    """Wait for what nobody tells of."""
+    """Wait for a condition without an event."""
     async with asyncio.timeout(PATIENCE):
         while not condition():  # noqa: ASYNC110  see above
             await asyncio.sleep(0.001)
@@ -81,7 +81,7 @@ def test_long_polls_of_clients_that_left_are_closed_at_once(more: bytes) -> None
     asyncio.run(run())
 
 
-def test_answer_that_a_client_did_not_wait_for_comes_with_its_next_request() -> None:
+def test_response_after_an_aborted_poll_comes_with_the_next_request() -> None:
     async def run() -> None:
         async with hub() as place, posters(place.port) as (peer,):
             callee = await served(place)
@@ -92,13 +92,13 @@ def test_answer_that_a_client_did_not_wait_for_comes_with_its_next_request() -> 
             await peer.close()
             await until_connections(place, 1)
             callee.text("R1\n42")
-            (answer,) = await peer.post(wait=20)
-            assert (answer["i"], answer["d"]) == ("k1", 42)
+            (response,) = await peer.post(wait=20)
+            assert (response["i"], response["d"]) == ("k1", 42)
 
     asyncio.run(run())
 
 
-def test_answer_that_comes_while_its_client_leaves_comes_with_its_next_request() -> None:
+def test_response_during_a_disconnect_comes_with_the_next_request() -> None:
     async def run() -> None:
         async with hub() as place, posters(place.port) as (peer,):
             callee = await place.umq()
@@ -108,7 +108,7 @@ def test_answer_that_comes_while_its_client_leaves_comes_with_its_next_request()
             for number in range(20):
                 await peer.begin(b"[]", "/nq?wait=3600")
                 await until(lambda: waiting_polls(place) == 1)
-                # Both reach the hub in one iteration of the event loop.
+                # Both arrive in one event loop iteration.
                 callee.text(f"M2\nhub:publish\nnews\n{number}")
                 await peer.close()
                 while number not in [each.get("d") for each in await peer.post(wait=20)]:
@@ -117,15 +117,15 @@ def test_answer_that_comes_while_its_client_leaves_comes_with_its_next_request()
     asyncio.run(run())
 
 
-def test_client_that_closes_one_direction_is_answered_without_a_wait() -> None:
+def test_half_closed_client_is_answered_at_once() -> None:
     async def run() -> None:
         async with hub() as place:
             reader, writer = await asyncio.open_connection("127.0.0.1", place.port)
             writer.write(POLL)
             writer.write_eof()
-            answer = await asyncio.wait_for(reader.read(), PATIENCE)
-            assert answer.startswith(b"HTTP/1.1 200 ")
-            assert answer.endswith(b"\r\n\r\n[]")
+            response = await asyncio.wait_for(reader.read(), PATIENCE)
+            assert response.startswith(b"HTTP/1.1 200 ")
+            assert response.endswith(b"\r\n\r\n[]")
             writer.close()
             body = packed(ask("k1", data="hi"))
             reader, writer = await asyncio.open_connection("127.0.0.1", place.port)
@@ -137,7 +137,7 @@ def test_client_that_closes_one_direction_is_answered_without_a_wait() -> None:
     asyncio.run(run())
 
 
-def test_empty_line_behind_a_body_does_not_end_a_long_poll() -> None:
+def test_empty_line_after_a_body_does_not_end_a_long_poll() -> None:
     async def run() -> None:
         async with hub() as place, posters(place.port) as (peer,):
             callee = await served(place)
@@ -161,12 +161,12 @@ def test_empty_line_behind_a_body_does_not_end_a_long_poll() -> None:
 
 
 def resident() -> int:
-    """Bytes of memory of this process."""
+    """Resident bytes of this process."""
     pages = int(Path("/proc/self/statm").read_text(encoding="ascii").split()[1])
     return pages * os.sysconf("SC_PAGE_SIZE")
 
 
-def test_bodies_of_long_polls_are_not_held_while_they_wait() -> None:
+def test_bodies_of_waiting_long_polls_are_freed() -> None:
     async def run() -> None:
         body = b"[" + b" " * ((1 << 20) - 2) + b"]"
         async with hub() as place:
@@ -203,16 +203,16 @@ def test_health_checks_are_answered_when_no_more_connections_are_admitted(limits
                 for path in HEALTH:
                     assert (await http(place.port, path)).startswith("HTTP/1.1 200 "), path
                 for path in ("/", "/nothing", "/livez/x"):
-                    answer = await http(place.port, path)
-                    assert answer.startswith(f"HTTP/1.1 {status} "), path
-                    assert "\r\nRetry-After: 1\r\n" in answer
+                    response = await http(place.port, path)
+                    assert response.startswith(f"HTTP/1.1 {status} "), path
+                    assert "\r\nRetry-After: 1\r\n" in response
                 assert place.server._port.connections() == 5
             page = await http(place.port, "/metrics")
             limit = "max_sessions" if status == "503" else "max_connections_per_address"
             assert "\nfiveways_connections 5\n" in page
-            found = re.search(rf'\nfiveways_connections_refused_total{{limit="{limit}"}} (\d+)\n', page)
-            assert found is not None
-            assert int(found[1]) > 200
+            match = re.search(rf'\nfiveways_connections_refused_total{{limit="{limit}"}} (\d+)\n', page)
+            assert match is not None
+            assert int(match[1]) > 200
 
     asyncio.run(run())
 
@@ -228,8 +228,8 @@ def test_refused_client_gets_no_websocket_and_sends_no_body() -> None:
             ):
                 reader, writer = await asyncio.open_connection("127.0.0.1", place.port)
                 writer.write(request.encode())
-                answer = await asyncio.wait_for(reader.read(), PATIENCE)
-                assert answer.startswith(b"HTTP/1.1 503 ")
+                response = await asyncio.wait_for(reader.read(), PATIENCE)
+                assert response.startswith(b"HTTP/1.1 503 ")
                 writer.close()
 
     asyncio.run(run())
@@ -265,7 +265,7 @@ def test_connections_of_one_address_are_bounded_and_those_of_others_admitted(
     assert lines[0].__dict__["fields"]["limit"] == "max_connections_per_address"
 
 
-# Input that has not come completely.
+# Incomplete input.
 
 MIB = 1 << 20
 SLOW = AuthSettings(login_timeout=3600.0)
@@ -278,7 +278,7 @@ def head_of_post(size: int, **headers: str) -> bytes:
 
 
 @pytest.mark.parametrize("is_chunked", [False, True], ids=["sized", "chunked"])
-def test_body_is_small_until_its_client_shows_a_token(is_chunked: bool, caplog: pytest.LogCaptureFixture) -> None:
+def test_body_limit_is_small_without_a_token(is_chunked: bool, caplog: pytest.LogCaptureFixture) -> None:
     limit = LimitSettings().max_unauthenticated
     assert limit == 65_536
 
@@ -290,12 +290,12 @@ def test_body_is_small_until_its_client_shows_a_token(is_chunked: bool, caplog: 
             body = b"%x\r\n" % size + body + b"\r\n0\r\n\r\n"
         reader, writer = await asyncio.open_connection("127.0.0.1", place.port)
         writer.write(head + body)
-        answer = await asyncio.wait_for(reader.read(), PATIENCE) if size > limit and not headers else b""
-        answer = answer or await asyncio.wait_for(reader.readuntil(b"\r\n\r\n"), PATIENCE)
+        response = await asyncio.wait_for(reader.read(), PATIENCE) if size > limit and not headers else b""
+        response = response or await asyncio.wait_for(reader.readuntil(b"\r\n\r\n"), PATIENCE)
         writer.close()
-        if b" 413 " in answer:
-            assert answer.endswith(b"\nthe body is longer than 65536 bytes, the limit before authentication\n")
-        return answer[9:12]
+        if b" 413 " in response:
+            assert response.endswith(b"\nthe body is longer than 65536 bytes, the limit before authentication\n")
+        return response[9:12]
 
     async def run() -> None:
         async with hub(settings(auth=ANN)) as place:
@@ -304,7 +304,7 @@ def test_body_is_small_until_its_client_shows_a_token(is_chunked: bool, caplog: 
             assert await status_of(place, limit + 1, Authorization="Bearer of-ann") == b"200"
             page = await http(place.port, "/metrics")
             assert '\nfiveways_connections_refused_total{limit="max_unauthenticated"} 1\n' in page
-        async with hub() as place:  # it takes the anonymous
+        async with hub() as place:  # the hub admits anonymous peers
             assert await status_of(place, MIB, **{"NQ-Peer": ""}) == b"200"
 
     asyncio.run(run())
@@ -357,7 +357,7 @@ def header(size: int, opcode: int = 2, *, fin: bool = True) -> bytes:
 
 
 class Wire:
-    """A WebSocket that sends bytes."""
+    """A WebSocket that sends raw bytes."""
 
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self.reader = reader
@@ -365,44 +365,44 @@ class Wire:
 
     async def login(self) -> None:
         self.writer.write(frame(b"H1.0.0\n"))
-        assert b"W1.0.0" in await self.word()
+        assert b"W1.0.0" in await self.short_payload()
 
-    async def word(self) -> bytes:
-        """The payload of the next short frame."""
+    async def short_payload(self) -> bytes:
+        """Return the payload of the next short frame."""
         first, size = await asyncio.wait_for(self.reader.readexactly(2), PATIENCE)
         return (b"close " if first == 0x88 else b"") + await asyncio.wait_for(self.reader.readexactly(size), PATIENCE)
 
-    async def answer(self) -> bytes:
-        """The payload of the next frame, of any length."""
+    async def payload(self) -> bytes:
+        """Return the payload of the next frame of any length."""
         _, size = await asyncio.wait_for(self.reader.readexactly(2), PATIENCE)
         if size > 125:
             size = int.from_bytes(await self.reader.readexactly(2 if size == 126 else 8))
         return await asyncio.wait_for(self.reader.readexactly(size), PATIENCE)
 
     async def closed(self) -> tuple[int, str]:
-        """Code and reason of the close frame."""
-        while not (word := await self.word()).startswith(b"close "):
+        """Return code and reason of the close frame."""
+        while not (short_payload := await self.short_payload()).startswith(b"close "):
             pass
-        return int.from_bytes(word[6:8]), word[8:].decode()
+        return int.from_bytes(short_payload[6:8]), short_payload[8:].decode()
 
 
 @asynccontextmanager
 async def wires(place: Place, count: int, path: str = "/umq") -> AsyncIterator[list[Wire]]:
-    made = []
+    connections = []
     for _ in range(count):
         reader, writer = await asyncio.open_connection("127.0.0.1", place.port)
         writer.write(HANDSHAKE.replace(b"/ws?a=b", path.encode()))
         assert (await reader.readuntil(b"\r\n\r\n")).startswith(b"HTTP/1.1 101 ")
-        made.append(Wire(reader, writer))
+        connections.append(Wire(reader, writer))
     try:
-        yield made
+        yield connections
     finally:
-        for each in made:
+        for each in connections:
             each.writer.transport.abort()
 
 
-async def pushed(wire: Wire, size: int) -> None:
-    """Send so much of a frame; the hub may close the connection meanwhile."""
+async def send_part(wire: Wire, size: int) -> None:
+    """Send part of a frame; the hub may close the connection meanwhile."""
     for _ in range(0, size, 1 << 16):
         wire.writer.write(bytes(1 << 16))
         with suppress(ConnectionError):
@@ -410,29 +410,29 @@ async def pushed(wire: Wire, size: int) -> None:
 
 
 @pytest.mark.parametrize(("path", "auth"), [("/umq", SLOW), ("/lrpm", SLOW), ("/nq", ANN)])
-def test_unfinished_frames_are_small_before_authentication(path: str, auth: AuthSettings) -> None:
+def test_unfinished_frame_limit_is_small_before_authentication(path: str, auth: AuthSettings) -> None:
     async def run() -> None:
         async with hub(settings(auth=auth)) as place, wires(place, 20, path) as clients:
             before = resident()
             for wire in clients:
                 wire.writer.write(header(LARGE))
-                await asyncio.wait([push := asyncio.ensure_future(pushed(wire, 2 * MIB))], timeout=PATIENCE)
+                await asyncio.wait([push := asyncio.ensure_future(send_part(wire, 2 * MIB))], timeout=PATIENCE)
                 await push
-                if auth is ANN:  # it was told at once that it is not admitted, and the connection ends meanwhile
+                if auth is ANN:  # it was refused already, and the connection is closing
                     with suppress(asyncio.IncompleteReadError, ConnectionError):
                         assert (await wire.closed())[0] in {1008, 1009}
                 else:
                     assert await wire.closed() == (1009, "a frame is too large before authentication")
             assert resident() - before < 20 * MIB
             page = await http(place.port, "/metrics")
-            found = re.search(r'\nfiveways_connections_refused_total{limit="max_unauthenticated"} (\d+)\n', page)
-            assert auth is ANN or (found is not None and found[1] == "20")
+            match = re.search(r'\nfiveways_connections_refused_total{limit="max_unauthenticated"} (\d+)\n', page)
+            assert auth is ANN or (match is not None and match[1] == "20")
 
     asyncio.run(run())
 
 
 @pytest.mark.parametrize("pieces", [1, 4])
-def test_message_is_small_before_authentication_and_large_behind_it(pieces: int) -> None:
+def test_message_limit_grows_after_authentication(pieces: int) -> None:
     async def run() -> None:
         limit = LimitSettings().max_unauthenticated
         async with hub(settings(auth=SLOW)) as place, wires(place, 3) as clients:
@@ -447,12 +447,12 @@ def test_message_is_small_before_authentication_and_large_behind_it(pieces: int)
                 if size == limit + 1:
                     assert await wire.closed() == (1009, "a message is too large before authentication")
                 else:
-                    assert (await wire.word())[:2] in {b"W1", b"R1"}
+                    assert (await wire.short_payload())[:2] in {b"W1", b"R1"}
 
     asyncio.run(run())
 
 
-def test_fragments_are_few_before_authentication_though_the_message_has_no_end() -> None:
+def test_number_of_fragments_is_limited_before_authentication() -> None:
     async def run() -> None:
         piece = LimitSettings().max_unauthenticated // 2
         async with hub(settings(auth=SLOW)) as place, wires(place, 1) as (wire,):
@@ -474,7 +474,7 @@ def test_unfinished_frames_of_all_connections_are_bounded() -> None:
             for number, wire in enumerate(clients):
                 await wire.login()
                 wire.writer.write(header(LARGE))
-                await pushed(wire, 3 * MIB)
+                await send_part(wire, 3 * MIB)
                 if number < 4:  # buffers of 3.9 MiB
                     await until(lambda number=number: unfinished.held > (number + 1) * 3 * MIB)  # type: ignore[misc]
                 else:
@@ -524,11 +524,11 @@ def test_fragments_of_all_connections_are_bounded() -> None:
                 await wire.login()
                 size = bytes((0x01, 0xFE)) + piece.to_bytes(2, "big") + bytes(4)
                 wire.writer.write(size + bytes(piece) + 25 * (b"\0" + size[1:] + bytes(piece)) + frame(b"", 9))
-                answer = await wire.word()
-                if answer:
-                    assert answer[6:] == b"\x03\xf5too much unfinished input; try again later"
+                response = await wire.short_payload()
+                if response:
+                    assert response[6:] == b"\x03\xf5too much unfinished input; try again later"
                     refused += 1
-            assert 3 <= refused <= 6  # read buffers are counted too
+            assert 3 <= refused <= 6  # read buffers count, too
             assert 2 * MIB < place.server._port.unfinished.held <= 4 * MIB
         assert place.server._port.unfinished.held == 0
 
@@ -539,8 +539,8 @@ def test_attachments_on_disk_count_for_the_address_of_their_connection() -> None
     async def run() -> None:
         async with hub(settings(auth=SLOW)) as place, wires(place, 1) as (wire,):
             await wire.login()
-            (pump,) = place.server.connections
-            for spools in (pump._spools, pump.link._spools):  # type: ignore[attr-defined]
+            (connection,) = place.server.connections
+            for spools in (connection._spools, connection.link._spools):  # type: ignore[attr-defined]
                 blob = spools.store(b"x")
                 assert dict(place.server._spools._by_address) == {"127.0.0.1": 1}
                 del blob
@@ -553,7 +553,7 @@ def test_buffers_of_finished_frames_make_room_for_others_and_lose_nothing(new_lo
     async def run() -> None:
         limits = LimitSettings(max_unfinished=3 * MIB, share=1.0)
         async with hub(settings(auth=SLOW, limits=limits)) as place, wires(place, 12) as clients:
-            chance, most, total = Random(1), 0, 0
+            chance, maximum, total = Random(1), 0, 0
             unfinished = place.server._port.unfinished
             for wire in clients:
                 await wire.login()
@@ -564,18 +564,18 @@ def test_buffers_of_finished_frames_make_room_for_others_and_lose_nothing(new_lo
                 opening = header(len(text), 1) if len(text) > 125 else frame(text)[: -len(text)]
                 sent = ping + opening + text + ping
                 total += len(sent)
-                # Frames begin and end anywhere in what one read brings.
+                # Frames begin and end anywhere in the bytes of one read.
                 while sent:
                     size = chance.choice([1, 100, 16_128, 60_000, len(sent)])
                     wire.writer.write(sent[:size])
                     await wire.writer.drain()
                     sent = sent[size:]
-                assert await wire.answer() == b"R1\npong"
-                assert await wire.answer() == b"R%d\n" % number + text.split(b"\n", 2)[2]
-                assert await wire.answer() == b"R1\npong"
-                most = max(most, unfinished.held)
+                assert await wire.payload() == b"R1\npong"
+                assert await wire.payload() == b"R%d\n" % number + text.split(b"\n", 2)[2]
+                assert await wire.payload() == b"R1\npong"
+                maximum = max(maximum, unfinished.held)
             assert total > 6 * MIB
-            assert 2 * MIB < most <= 3 * MIB
+            assert 2 * MIB < maximum <= 3 * MIB
 
     with asyncio.Runner(loop_factory=new_loop) as runner:
         runner.run(run())

@@ -37,7 +37,7 @@ def test_methods_of_the_application_are_called_in_every_protocol(loop: str) -> N
     assert LOOPS[loop](run()) == ["Hello Ann"] * 5
 
 
-def test_peers_are_told_when_the_hub_ends() -> None:
+def test_peers_are_notified_when_the_hub_ends() -> None:
     async def run() -> None:
         async with serve(port=0) as hub:
             peer = await fiveways.connect(hub.url("lrpm"), reconnect=False)
@@ -86,7 +86,7 @@ def test_second_hub_on_a_port_is_refused() -> None:
     asyncio.run(run())
 
 
-def test_unknown_url_names_what_there_is() -> None:
+def test_unknown_url_lists_the_served_ones() -> None:
     async def run() -> str:
         async with serve(port=0) as hub:
             with pytest.raises(fiveways.FivewaysError) as caught:

@@ -1,4 +1,4 @@
-"""Ended sessions are freed at once: they leave no timers and no reference cycles for the garbage collector."""
+"""Ended sessions are freed at once: no timers or reference cycles remain for the garbage collector."""
 
 import asyncio
 from pathlib import Path
@@ -30,8 +30,8 @@ CALLS: Final = {
 }
 
 
-async def talk(place: Place, path: str, *frames: bytes, closes: bool) -> None:
-    """Open a WebSocket, send frames, read an answer to each, and end it in good order or without a word."""
+async def run_session(place: Place, path: str, *frames: bytes, closes: bool) -> None:
+    """Open a WebSocket, send frames and read a response to each; end with a goodbye or without one."""
     async with wired(place.port, path) as wire:
         for each in frames:
             wire.writer.write(each)
@@ -43,13 +43,13 @@ async def talk(place: Place, path: str, *frames: bytes, closes: bool) -> None:
             wire.writer.transport.abort()
 
 
-def in_time(given: Settings | None, path: str, *frames: bytes, closes: bool = True) -> None:
+def in_time(hub_settings: Settings | None, path: str, *frames: bytes, closes: bool = True) -> None:
     async def run() -> None:
-        async with hub(given) as place:
-            await talk(place, path, *frames, closes=closes)
+        async with hub(hub_settings) as place:
+            await run_session(place, path, *frames, closes=closes)
             async with nothing_left(MANY, collects=False):
                 for _ in range(MANY):
-                    await talk(place, path, *frames, closes=closes)
+                    await run_session(place, path, *frames, closes=closes)
 
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         runner.run(run())
@@ -63,7 +63,7 @@ def test_session_is_freed_when_its_connection_ends(protocol: str, closes: bool) 
 
 
 @pytest.mark.parametrize("protocol", list(CALLS))
-def test_session_that_called_is_freed(protocol: str) -> None:
+def test_session_with_calls_is_freed(protocol: str) -> None:
     path, hello = HELLOS[protocol]
     in_time(None, path, hello, CALLS[protocol])
 
@@ -75,7 +75,7 @@ def test_journaled_session_is_freed(protocol: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("path", ["/umq", "/umq36", "/lrpm"])
-def test_connection_that_said_nothing_is_freed_before_the_login_timeout(path: str) -> None:
+def test_silent_connection_is_freed_before_the_login_timeout(path: str) -> None:
     patient = settings(auth=AuthSettings(login_timeout=10 * PATIENCE))
     in_time(patient, path)
     in_time(patient, path, closes=False)

@@ -1,4 +1,4 @@
-"""What those are told who watch over a hub: whether it lives, whether it is ready, what it has counted."""
+"""Health checks and metrics of a running hub."""
 
 import asyncio
 import os
@@ -28,8 +28,8 @@ async def ready(place: Place, query: str = "") -> tuple[int, str]:
     return status(await http(place.port, f"/readyz{query}"))
 
 
-async def until_ready(place: Place, wanted: tuple[int, str]) -> None:
-    while await ready(place) != wanted:  # noqa: ASYNC110  nobody tells of it
+async def until_ready(place: Place, expected: tuple[int, str]) -> None:
+    while await ready(place) != expected:  # noqa: ASYNC110  there is no event to wait for
         await asyncio.sleep(SOON / 1000)
 
 
@@ -37,10 +37,10 @@ def with_store(folder: Path) -> Settings:
     return replace(settings(), store=StoreSettings(path=str(folder / "store")))
 
 
-def test_a_hub_that_is_well_says_so_part_by_part(tmp_path: Path) -> None:
+def test_healthy_hub_reports_each_component(tmp_path: Path) -> None:
     async def run() -> None:
-        given = replace(with_store(tmp_path), journal=JournalSettings(path=str(tmp_path / "journal")))
-        async with hub(given) as place:
+        hub_settings = replace(with_store(tmp_path), journal=JournalSettings(path=str(tmp_path / "journal")))
+        async with hub(hub_settings) as place:
             assert await ready(place) == (200, "ok\n")
             assert await ready(place, "?verbose") == (
                 200,
@@ -51,7 +51,7 @@ def test_a_hub_that_is_well_says_so_part_by_part(tmp_path: Path) -> None:
     asyncio.run(run())
 
 
-def test_a_hub_that_closes_is_not_ready() -> None:
+def test_stopping_hub_is_not_ready() -> None:
     async def run() -> None:
         async with hub() as place:
             place.server._admin_endpoints.is_draining = True
@@ -63,7 +63,7 @@ def test_a_hub_that_closes_is_not_ready() -> None:
 
 
 @waiting
-async def test_a_store_that_refuses_every_request_makes_it_unready_until_it_can_be_written(tmp_path: Path) -> None:
+async def test_hub_with_an_unwritable_store_is_not_ready(tmp_path: Path) -> None:
     disk, app = Disk(tmp_path), App()
 
     @app.method("work")
@@ -71,8 +71,8 @@ async def test_a_store_that_refuses_every_request_makes_it_unready_until_it_can_
         return n
 
     async with hub(disk.settings, app) as place, posters(place.port) as (peer,):
-        disk.take(place)
-        # The store knows the peer already: all that it refuses is the next request.
+        disk.serve(place)
+        # The store knows the peer already: it refuses only the next request.
         await peer.post({"i": (await peer.outcome("k0", ask("k0", "work", [0])))["a"]})
         store = place.server.exchange.persister.store
         while store is not None and store.waiting:  # noqa: ASYNC110
@@ -85,30 +85,30 @@ async def test_a_store_that_refuses_every_request_makes_it_unready_until_it_can_
         assert 'fiveways_ready{check="store"} 0.0' in page
         assert "fiveways_store_behind 1\n" in page
         disk.is_full = False
-        # Nobody has to come and ask for something, for it to be found out.
+        # The hub detects the recovery without a request.
         await until_ready(place, (200, "ok\n"))
         assert (await peer.outcome("k2", ask("k2", "work", [2])))["d"] == 2
 
 
-def test_a_broker_that_was_never_reached_makes_it_unready() -> None:
+def test_hub_that_never_reached_its_broker_is_not_ready() -> None:
     async def run() -> None:
-        given = replace(settings(), mqtt=MqttSettings(enabled=True, url="mqtt://127.0.0.1:1"))
-        async with hub(given) as place:
-            assert await ready(place) == (503, "the broker was not reached yet\n")
+        hub_settings = replace(settings(), mqtt=MqttSettings(enabled=True, url="mqtt://127.0.0.1:1"))
+        async with hub(hub_settings) as place:
+            assert await ready(place) == (503, "the broker has not been reached yet\n")
 
     asyncio.run(run())
 
 
-def test_records_that_were_lost_are_told_but_the_hub_goes_on(tmp_path: Path) -> None:
+def test_lost_journal_records_degrade_the_hub(tmp_path: Path) -> None:
     async def run() -> None:
-        given = replace(settings(), journal=JournalSettings(path=str(tmp_path / "journal")))
-        async with hub(given) as place:
+        hub_settings = replace(settings(), journal=JournalSettings(path=str(tmp_path / "journal")))
+        async with hub(hub_settings) as place:
             journaling = place.server._journal
             assert journaling is not None
-            scribe = journaling._feed._process
-            assert scribe is not None
+            writer_process = journaling._writer._process
+            assert writer_process is not None
             async with fiveways.connect(f"lrpm+ws://127.0.0.1:{place.port}") as peer:
-                os.kill(scribe._process.pid, 9)
+                os.kill(writer_process._process.pid, 9)
                 for _ in range(500):
                     await peer.call("hub.echo", "x")
                     found = await ready(place)
@@ -122,7 +122,7 @@ def test_records_that_were_lost_are_told_but_the_hub_goes_on(tmp_path: Path) -> 
     asyncio.run(run())
 
 
-def test_the_worst_decides() -> None:
+def test_verdict_is_the_worst_health() -> None:
     well, worse, bad = (HealthCheck(str(each.value), each, each.name) for each in Health)
     assert verdict([]) == (Health.OK, "ok")
     assert verdict([well]) == (Health.OK, "ok")
@@ -132,7 +132,7 @@ def test_the_worst_decides() -> None:
 
 
 @pytest.mark.parametrize("method", ["GET", "HEAD", "POST"])
-def test_metrics_are_there_to_be_read_and_for_nothing_else(method: str) -> None:
+def test_metrics_allow_only_get_and_head(method: str) -> None:
     async def run() -> None:
         async with hub() as place:
             reader, writer = await asyncio.open_connection("127.0.0.1", place.port)
@@ -149,7 +149,7 @@ def test_metrics_are_there_to_be_read_and_for_nothing_else(method: str) -> None:
     asyncio.run(run())
 
 
-def test_a_foreign_page_is_told_nothing() -> None:
+def test_foreign_page_gets_no_metrics() -> None:
     async def run() -> None:
         async with hub() as place:
             assert status(await http(place.port, "/metrics", Origin="https://evil.example"))[0] == 403
@@ -157,12 +157,12 @@ def test_a_foreign_page_is_told_nothing() -> None:
     asyncio.run(run())
 
 
-def test_names_are_for_those_who_may_ask_for_them() -> None:
+def test_names_need_the_permission_for_hub_traffic() -> None:
     async def run() -> None:
         viewer = IdentitySettings("viewer", Secret("sesame"), call=("hub.traffic", "hub.echo"))
         worker = IdentitySettings("worker", Secret("open"), call=("hub.echo",))
-        given = replace(settings(), auth=AuthSettings(anonymous="never", identity=(viewer, worker)))
-        async with hub(given) as place:
+        hub_settings = replace(settings(), auth=AuthSettings(anonymous="never", identity=(viewer, worker)))
+        async with hub(hub_settings) as place:
             async with fiveways.connect(f"lrpm+ws://127.0.0.1:{place.port}", token="open") as peer:  # noqa: S106
                 await peer.call("hub.echo")
             pages = {
@@ -177,10 +177,10 @@ def test_names_are_for_those_who_may_ask_for_them() -> None:
     asyncio.run(run())
 
 
-def test_a_token_that_nobody_has_is_refused_and_counted() -> None:
+def test_unknown_token_is_refused_and_counted() -> None:
     async def run() -> None:
-        given = replace(settings(), auth=AuthSettings(identity=(IdentitySettings("viewer", Secret("sesame")),)))
-        async with hub(given) as place:
+        hub_settings = replace(settings(), auth=AuthSettings(identity=(IdentitySettings("viewer", Secret("sesame")),)))
+        async with hub(hub_settings) as place:
             for path in ("/metrics", "/report"):
                 answer = await http(place.port, path, Authorization="Bearer x")
                 assert status(answer) == (401, "the hub does not know this token\n")
@@ -190,10 +190,10 @@ def test_a_token_that_nobody_has_is_refused_and_counted() -> None:
     asyncio.run(run())
 
 
-def test_the_page_of_a_running_hub_can_be_read(tmp_path: Path) -> None:
+def test_metrics_page_of_a_running_hub_is_valid(tmp_path: Path) -> None:
     async def run() -> None:
-        given = replace(with_store(tmp_path), journal=JournalSettings(path=str(tmp_path / "journal")))
-        async with hub(given) as place:
+        hub_settings = replace(with_store(tmp_path), journal=JournalSettings(path=str(tmp_path / "journal")))
+        async with hub(hub_settings) as place:
             async with fiveways.connect(f"nq+ws://127.0.0.1:{place.port}") as peer:
                 await peer.call("hub.echo", "secret payload")
             _, body = status(await http(place.port, "/metrics"))

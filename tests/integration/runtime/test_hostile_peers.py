@@ -1,4 +1,4 @@
-"""Peers that mean harm, or are merely broken, over real sockets: what they do must cost nobody else anything."""
+"""Hostile and broken peers over real sockets: they must not affect other peers."""
 
 import asyncio
 import hmac
@@ -29,7 +29,7 @@ from tests.support.raw_peers import PATIENCE, Place, WirePeer, connected, hub, s
 T = TypeVar("T")
 MIB = 1 << 20
 SOON = 1.0
-"""Seconds within which something must have happened that takes a few milliseconds."""
+"""Seconds of patience for events that take a few milliseconds."""
 SHORT = LimitSettings(max_unread_events=100_000)
 BLOCKING = Settings(server=settings().server, limits=SHORT, topics=TopicSettings(when_full={"news": "block"}))
 UPGRADE = (
@@ -39,9 +39,9 @@ UPGRADE = (
 
 
 @asynccontextmanager
-async def besieged(given: Settings | None = None, app: App | None = None) -> AsyncIterator[Place]:
-    """A hub whose guests are thrown out in the end, however they behave."""
-    async with hub(given, app) as place:
+async def protected_hub(hub_settings: Settings | None = None, app: App | None = None) -> AsyncIterator[Place]:
+    """A hub that aborts all its peers at the end of the test."""
+    async with hub(hub_settings, app) as place:
         guests: list[WirePeer] = []
         connect = place.peer
 
@@ -78,30 +78,30 @@ async def umq_follower(place: Place, topic: str = "news") -> WirePeer:
     return peer
 
 
-def pump_of(place: Place, number: int) -> PeerConnection:
-    """The hub's side of the peer that came as the `number`-th."""
-    pump = list(place.server.exchange.participants.values())[number]
-    assert isinstance(pump, PeerConnection)
-    return pump
+def connection_of(place: Place, number: int) -> PeerConnection:
+    """Return the hub's connection of the peer with this number."""
+    connection = list(place.server.exchange.participants.values())[number]
+    assert isinstance(connection, PeerConnection)
+    return connection
 
 
 def stop_reading(peer: WirePeer) -> None:
     peer.ws.underlying_transport.pause_reading()
 
 
-def read_on(peer: WirePeer) -> None:
+def resume_reading(peer: WirePeer) -> None:
     peer.ws.underlying_transport.resume_reading()
 
 
-def all_heard(peer: WirePeer) -> list[bytes | str | None]:
+def received_frames(peer: WirePeer) -> list[bytes | str | None]:
     frames = []
     while not peer.frames.empty():
         frames.append(peer.frames.get_nowait())
     return frames
 
 
-async def answers(peer: WirePeer, number: int = 900) -> bool:
-    """Whether a UMQ peer gets an answer; whatever it hears before that does not matter."""
+async def gets_response(peer: WirePeer, number: int = 900) -> bool:
+    """Return whether a UMQ peer gets a response; earlier messages do not matter."""
     peer.text(f"M{number}\nhub:ping\n")
     try:
         while await asyncio.wait_for(peer.frames.get(), PATIENCE) != f"R{number}\npong":
@@ -112,7 +112,7 @@ async def answers(peer: WirePeer, number: int = 900) -> bool:
 
 
 async def until(is_so: Callable[[], bool], patience: float = PATIENCE) -> bool:
-    """Wait for something inside the hub; say whether it came to be."""
+    """Wait for a condition inside the hub; return whether it came true."""
     for _ in range(int(patience / 0.01)):
         if is_so():
             return True
@@ -120,22 +120,22 @@ async def until(is_so: Callable[[], bool], patience: float = PATIENCE) -> bool:
     return is_so()
 
 
-def in_fragments(peer: WirePeer, pieces: int, *, end: bool = True) -> None:
-    """Send a binary message of so many MiB."""
+def send_fragmented(peer: WirePeer, pieces: int, *, end: bool = True) -> None:
+    """Send a binary message of this many MiB."""
     for number in range(pieces):
         kind = WSMsgType.BINARY if number == 0 else WSMsgType.CONTINUATION
         peer.ws.send(kind, b"x" * MIB, end and number == pieces - 1)
 
 
 def masked(opcode: int, payload: bytes, *, first: int = 0x80) -> bytes:
-    """A frame of a client, whose mask is zeros."""
+    """A client's frame with a mask of zeros."""
     assert len(payload) < 126
     return bytes((first | opcode, 0x80 | len(payload))) + bytes(4) + payload
 
 
 @asynccontextmanager
-async def raw(place: Place, path: str) -> AsyncIterator[socket.socket]:
-    """A socket behind the handshake of WebSocket, which takes as little as can be before it is read."""
+async def raw_socket(place: Place, path: str) -> AsyncIterator[socket.socket]:
+    """A socket after the WebSocket handshake, with the smallest receive buffer."""
     loop = asyncio.get_running_loop()
     with socket.socket() as sock:
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
@@ -146,40 +146,40 @@ async def raw(place: Place, path: str) -> AsyncIterator[socket.socket]:
         yield sock
 
 
-def within(steps: Coroutine[object, object, T], patience: float = PATIENCE) -> T:
-    """Run a test that may hang where the hub does."""
+def run_in_time(steps: Coroutine[object, object, T], patience: float = PATIENCE) -> T:
+    """Run a test with a time limit."""
     return asyncio.run(asyncio.wait_for(steps, patience))
 
 
 def resident(pid: int) -> int:
-    """Bytes of memory that a process holds now."""
+    """Resident bytes of a process."""
     pages = int(Path(f"/proc/{pid}/statm").read_text(encoding="ascii").split()[1])
     return pages * os.sysconf("SC_PAGE_SIZE")
 
 
 def open_files() -> int:
-    """How many this process has."""
+    """Return the number of open files of this process."""
     return sum(1 for _ in Path("/proc/self/fd").iterdir())
 
 
 def cpu_time(pid: int) -> float:
-    """Seconds that a process has worked."""
+    """Return the CPU time of a process in seconds."""
     fields = Path(f"/proc/{pid}/stat").read_text(encoding="ascii").rpartition(")")[2].split()
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
-# What one gets must not be another's.
+# Frames of one peer must not reach another.
 
 
-def test_an_event_that_waits_on_disk_for_one_is_no_frame_for_another() -> None:
+def test_event_spooled_for_one_peer_is_not_shared_as_a_frame() -> None:
     async def run() -> None:
-        async with besieged(settings(limits=SHORT)) as place:
+        async with protected_hub(settings(limits=SHORT)) as place:
             slow, healthy, publisher = await cbor_peer(place), await cbor_peer(place), await place.umq()
             for peer in (slow, healthy):
                 peer.binary(cbor2.dumps([63, 300, "news", {}]))
                 await peer.data()
             stop_reading(slow)
-            slow_pump = pump_of(place, 0)
+            slow_pump = connection_of(place, 0)
             number = 0
             while not slow_pump.is_slow and number < 400:
                 publisher.text(f"M{number}\nhub:publish\nnews\n{'x' * 50_000}")
@@ -188,40 +188,43 @@ def test_an_event_that_waits_on_disk_for_one_is_no_frame_for_another() -> None:
                 assert isinstance(event, bytes)
                 assert len(event) > 50_000
             assert slow_pump.is_slow
-            assert await answers(publisher)
+            assert await gets_response(publisher)
 
-    within(run())
+    run_in_time(run())
 
 
-def test_nobody_gets_what_is_meant_for_another_and_nothing_overtakes() -> None:
-    """Four protocols follow, publish and ask at random; every event must belong to a subscription of its receiver."""
+def test_messages_reach_only_their_receivers_and_in_order() -> None:
+    """Peers of four protocols subscribe, publish and call at random.
+
+    Each event must match a subscription of its receiver.
+    """
 
     async def run() -> None:
         chance = random.Random(7)
-        async with besieged() as place:
+        async with protected_hub() as place:
             texts, binaries = [await place.lrpm() for _ in range(4)], [await cbor_peer(place) for _ in range(4)]
             peers = [*texts, *binaries]
             followed: dict[tuple[WirePeer, int], str] = {}
-            asked: dict[tuple[WirePeer, int], str] = {}
+            requests: dict[tuple[WirePeer, int], str] = {}
             newest: dict[WirePeer, int] = {}
             ended: set[tuple[WirePeer, int]] = set()
 
-            def say(peer: WirePeer, *message: object) -> None:
+            def send(peer: WirePeer, *message: object) -> None:
                 if peer in texts:
                     peer.text(json.dumps(message))
                 else:
                     peer.binary(cbor2.dumps(message))
 
-            async def hear(peer: WirePeer, last: int) -> int:
+            async def receive(peer: WirePeer, last: int) -> int:
                 seen = 0
                 while True:
                     frame = await asyncio.wait_for(peer.frames.get(), PATIENCE)
                     assert frame is not None
                     message = json.loads(frame) if isinstance(frame, str) else cbor2.loads(frame)
                     if message[0] == 64:
-                        followed[peer, message[2]] = asked[peer, message[1]]
+                        followed[peer, message[2]] = requests[peer, message[1]]
                     elif message[0] == 66:
-                        ended.add((peer, int(asked[peer, message[1]])))
+                        ended.add((peer, int(requests[peer, message[1]])))
                     elif message[0] == 60:
                         seen += 1
                         assert (peer, message[2]) not in ended
@@ -236,28 +239,32 @@ def test_nobody_gets_what_is_meant_for_another_and_nothing_overtakes() -> None:
             for request in range(1000, 61_000, 1000):
                 for step in range(chance.choice((1, 4, 20))):
                     peer, number, topic = chance.choice(peers), request + step, chance.choice(("a", "b"))
-                    mine = [(who, each) for who, each in followed if who is peer and (who, each) not in ended]
+                    mine = [
+                        (subscriber, each)
+                        for subscriber, each in followed
+                        if subscriber is peer and (subscriber, each) not in ended
+                    ]
                     kind = chance.random()
                     if kind < 0.6:
                         body = f"{topic}-{'z' * chance.choice((0, 10, 5000, 70_000))}"
-                        say(peer, 61, number, topic, body, {"exclude_me": True} if chance.random() < 0.3 else {})
+                        send(peer, 61, number, topic, body, {"exclude_me": True} if chance.random() < 0.3 else {})
                     elif kind < 0.8 or not mine:
-                        asked[peer, number] = chance.choice((topic, "*"))
-                        say(peer, 63, number, asked[peer, number], {})
+                        requests[peer, number] = chance.choice((topic, "*"))
+                        send(peer, 63, number, requests[peer, number], {})
                     else:
-                        asked[peer, number] = str(mine[0][1])
-                        say(peer, 65, number, mine[0][1], {})
+                        requests[peer, number] = str(mine[0][1])
+                        send(peer, 65, number, mine[0][1], {})
                 for peer in peers:
-                    say(peer, 40, request + 999, "hub.ping", None, {})
-                events += sum([await hear(peer, request + 999) for peer in peers])
+                    send(peer, 40, request + 999, "hub.ping", None, {})
+                events += sum([await receive(peer, request + 999) for peer in peers])
             assert events > 1000
 
-    within(run())
+    run_in_time(run())
 
 
-def test_no_update_comes_behind_the_end_of_its_topic() -> None:
+def test_no_update_follows_the_end_of_its_topic() -> None:
     async def run() -> None:
-        async with besieged() as place:
+        async with protected_hub() as place:
             follower, publisher = await place.umq36(), await place.umq36()
             for turn in range(20):
                 follower.text('C1:["hub.subscribe",{"topic":"n","id":"7"}]')
@@ -276,21 +283,21 @@ def test_no_update_comes_behind_the_end_of_its_topic() -> None:
                     frames.append(frame)
                 assert not any(frame.startswith("T") for frame in frames[frames.index("D7:") :])
 
-    within(run())
+    run_in_time(run())
 
 
-def test_what_was_missed_is_told_to_the_subscription_that_missed_it() -> None:
+def test_missed_events_are_counted_per_subscription() -> None:
     async def run() -> None:
-        async with besieged(settings(limits=SHORT)) as place:
+        async with protected_hub(settings(limits=SHORT)) as place:
             slow, publisher = await place.umq(), await place.umq()
             slow.text('M1\nhub:subscribe\n{"topic":"news","id":"t","envelope":true}')
             await slow.heard()
             stop_reading(slow)
-            pump = pump_of(place, 0)
-            while not pump._missed_events:
+            connection = connection_of(place, 0)
+            while not connection._missed_events:
                 publisher.text(f"M1\nhub:publish\nnews\n{'x' * 50_000}")
                 await publisher.heard()
-            read_on(slow)
+            resume_reading(slow)
             slow.text('M2\nhub:unsubscribe\n{"id":"t"}')
             while not (await slow.heard()).startswith("R2\n"):
                 pass
@@ -299,73 +306,71 @@ def test_what_was_missed_is_told_to_the_subscription_that_missed_it() -> None:
             publisher.text("M2\nhub:publish\nother\n1")
             assert "missed" not in await slow.heard()
 
-    within(run())
+    run_in_time(run())
 
 
-# One who fails must not take others along.
+# A failure of one peer must not affect others.
 
 
-def test_an_attachment_that_finds_no_room_is_all_that_its_receivers_miss() -> None:
+def test_attachment_without_spool_space_fails_alone() -> None:
     async def run() -> None:
-        async with besieged(settings(limits=LimitSettings(max_spool=2 * MIB))) as place:
+        async with protected_hub(settings(limits=LimitSettings(max_spool=2 * MIB))) as place:
             one, two, publisher = await umq_follower(place), await umq_follower(place), await place.umq()
             publisher.text("A1\nM1\nhub:publish\nnews\npicture")
-            in_fragments(publisher, 4)
+            send_fragmented(publisher, 4)
             assert [await one.heard(), await two.heard()] == ["A1\nTt\npicture"] * 2
             await asyncio.wait_for(publisher.frames.get(), PATIENCE)
-            assert [await answers(each) for each in (publisher, one, two)] == [True] * 3
+            assert [await gets_response(each) for each in (publisher, one, two)] == [True] * 3
 
-    within(run())
+    run_in_time(run())
 
 
-def test_files_that_cannot_be_made_cost_only_who_needs_them() -> None:
-    """The folder is gone here; too many open files would do, and one stuck reader can see to that."""
+def test_spool_file_errors_affect_only_their_receivers() -> None:
+    """The folder is missing here; too many open files, which one stuck reader can cause, have the same effect."""
 
     async def run() -> None:
         server = ServerSettings(port=0, drain_timeout=1.0, spool_directory="/nonexistent")
-        async with besieged(settings(server=server, limits=SHORT)) as place:
+        async with protected_hub(settings(server=server, limits=SHORT)) as place:
             slow = await umq_callee(place)
             caller, healthy = await place.umq(), await umq_follower(place)
             slow.text("M2\nhub:subscribe\nnews\nt")
             await slow.heard()
             stop_reading(slow)
-            pump, number = pump_of(place, 0), 0
-            while not pump.outbox.is_above_high_water:
+            connection, number = connection_of(place, 0), 0
+            while not connection.outbox.is_above_high_water:
                 number += 1
                 caller.text(f"M{number}\nstore\n{'x' * 50_000}")
-                assert await answers(healthy)
+                assert await gets_response(healthy)
             caller.text("A1\nM1\nhub:publish\nnews\npicture")
             caller.binary(b"x" * 50_000)
-            assert await answers(caller)
-            assert await answers(healthy)
+            assert await gets_response(caller)
+            assert await gets_response(healthy)
 
-    within(run())
+    run_in_time(run())
 
 
-def test_an_exception_inside_the_hub_is_logged(
-    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_exception_inside_the_hub_is_logged(caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch) -> None:
     async def run() -> None:
         def fail(*_: object) -> None:
             raise RuntimeError("a bug")
 
-        async with besieged() as place:
+        async with protected_hub() as place:
             monkeypatch.setattr(place.server.exchange.hub, "handle", fail)
             peer = await place.peer("/umq")
             peer.text("H1.0.0\n")
             await peer.over()
 
-    within(run())
+    run_in_time(run())
     assert any(record.levelno >= logging.ERROR and record.exc_info for record in caplog.records)
 
 
-def test_one_who_broke_the_protocol_gets_no_more_calls() -> None:
+def test_peer_that_violated_the_protocol_gets_no_more_calls() -> None:
     async def run() -> None:
-        async with besieged() as place:
+        async with protected_hub() as place:
             broken, good, caller = await umq_callee(place), await umq_callee(place), await place.umq()
-            stop_reading(broken)  # so that it does not even answer the close
+            stop_reading(broken)  # it does not even answer the close frame
             broken.text("what is this")
-            link = pump_of(place, 0).link
+            link = connection_of(place, 0).link
             assert await until(lambda: getattr(link, "_closing", True))
             for number in range(4):
                 caller.text(f"M{number}\nstore\n")
@@ -375,7 +380,7 @@ def test_one_who_broke_the_protocol_gets_no_more_calls() -> None:
                 good.text(f"R{call.partition(chr(10))[0][1:]}\nok")
             assert {await caller.heard() for _ in range(4)} == {f"R{number}\nok" for number in range(4)}
 
-    within(run())
+    run_in_time(run())
 
 
 BROKEN = [
@@ -395,73 +400,73 @@ BROKEN = [
 
 
 @pytest.mark.parametrize("path", ["/umq", "/umq36", "/lrpm"])
-def test_a_broken_frame_ends_its_own_connection_and_no_other(path: str) -> None:
+def test_broken_frame_ends_only_its_own_connection(path: str) -> None:
     async def run() -> None:
-        async def break_in(place: Place, frame: bytes) -> None:
+        async def send_broken_frame(place: Place, frame: bytes) -> None:
             loop = asyncio.get_running_loop()
-            async with raw(place, path) as sock:
+            async with raw_socket(place, path) as sock:
                 await loop.sock_sendall(sock, frame)
                 while await loop.sock_recv(sock, 4096):
                     pass
 
-        async with besieged() as place:
+        async with protected_hub() as place:
             other = await place.umq()
-            await asyncio.gather(*(break_in(place, frame) for frame in BROKEN))
-            assert await answers(other)
+            await asyncio.gather(*(send_broken_frame(place, frame) for frame in BROKEN))
+            assert await gets_response(other)
             assert await until(lambda: len(place.server.connections) == 1)
 
-    within(run())
+    run_in_time(run())
 
 
-def test_a_close_without_a_code_is_not_answered_with_one_that_does_not_exist() -> None:
-    """It is what a browser sends for `socket.close()`."""
+def test_close_without_a_code_gets_a_valid_reply() -> None:
+    """Browsers send this for `socket.close()`."""
 
     async def run() -> None:
-        async with besieged() as place, raw(place, "/umq") as sock:
+        async with protected_hub() as place, raw_socket(place, "/umq") as sock:
             loop = asyncio.get_running_loop()
             await loop.sock_sendall(sock, masked(8, b""))
             assert await loop.sock_recv(sock, 100) in (b"\x88\x00", b"\x88\x02" + struct.pack(">H", 1000))
 
-    within(run())
+    run_in_time(run())
 
 
 # Memory.
 
 
-def test_pings_of_one_who_reads_nothing_are_not_answered_for_ever() -> None:
+def test_pings_of_a_peer_that_reads_nothing_are_bounded() -> None:
     async def run() -> None:
         limits = LimitSettings(max_unread=MIB, max_unread_events=MIB)
-        async with besieged(settings(limits=limits)) as place, raw(place, "/umq") as sock:
+        async with protected_hub(settings(limits=limits)) as place, raw_socket(place, "/umq") as sock:
             loop, pings = asyncio.get_running_loop(), masked(9, b"p" * 125) * 500
-            (pump,) = place.server.connections
+            (connection,) = place.server.connections
             try:
                 for _ in range(200):
                     await asyncio.wait_for(loop.sock_sendall(sock, pings), SOON)
             except (TimeoutError, ConnectionError):
-                pass  # it is not read any more, or let go: both will do
-            assert pump.unsent_bytes() < 2 * MIB
+                pass  # the hub pauses reading, or disconnects: both are correct
+            assert connection.unsent_bytes() < 2 * MIB
 
-    within(run())
+    run_in_time(run())
 
 
 def test_empty_fragments_are_not_collected() -> None:
     async def run() -> None:
-        async with besieged() as place:
+        async with protected_hub() as place:
             peer = await place.peer("/umq")
             peer.ws.send(WSMsgType.TEXT, b"H1.0.0", fin=False)
             for _ in range(20_000):
                 peer.ws.send(WSMsgType.CONTINUATION, b"", fin=False)
-            (pump,) = place.server.connections
-            link = pump.link
+            (connection,) = place.server.connections
+            link = connection.link
             assert isinstance(link, WebSocketLink)
             await until(lambda: link._fragments is not None and len(link._fragments._pieces) > 20_000, SOON)
             assert link._fragments is not None
             assert len(link._fragments._pieces) < 100
 
-    within(run())
+    run_in_time(run())
 
 
-def test_attachments_behind_a_stalled_one_do_not_fill_the_memory() -> None:
+def test_attachments_behind_a_stalled_one_are_bounded_in_memory() -> None:
     async def run() -> int:
         async with served() as (process, port):
             peers = [await connected(f"ws://127.0.0.1:{port}/umq") for _ in range(3)]
@@ -477,18 +482,18 @@ def test_attachments_behind_a_stalled_one_do_not_fill_the_memory() -> None:
             other.text("A100\nM1\nstore\n")
             for _ in range(100):
                 other.binary(b"x" * MIB)
-                while other.ws.underlying_transport.get_write_buffer_size() > MIB:  # noqa: ASYNC110  picows tells nobody
+                while other.ws.underlying_transport.get_write_buffer_size() > MIB:  # noqa: ASYNC110  picows has no event for it
                     await asyncio.sleep(0.001)
-            assert await answers(other)
+            assert await gets_response(other)
             after = resident(process.pid)
             for peer in peers:
                 peer.leave()
             return after - before
 
-    assert within(run()) < 48 * MIB
+    assert run_in_time(run()) < 48 * MIB
 
 
-def test_streamed_answers_that_are_put_together_do_not_fill_the_memory() -> None:
+def test_collected_streams_are_bounded_in_memory() -> None:
     async def run() -> int:
         async with served() as (process, port):
             callee, caller = [await connected(f"ws://127.0.0.1:{port}{path}") for path in ("/lrpm", "/umq")]
@@ -512,12 +517,12 @@ def test_streamed_answers_that_are_put_together_do_not_fill_the_memory() -> None
             callee.leave()
             return after - before
 
-    assert within(run()) < 64 * MIB
+    assert run_in_time(run()) < 64 * MIB
 
 
-def test_what_is_known_of_groups_does_not_grow_with_publications() -> None:
+def test_fanout_group_cache_does_not_grow_with_publications() -> None:
     async def run() -> None:
-        async with besieged() as place:
+        async with protected_hub() as place:
             follower, publisher = await place.lrpm(), await place.lrpm()
             for number in range(100):
                 follower.text(f'[63,{300 + number},"news",{{}}]')
@@ -525,59 +530,59 @@ def test_what_is_known_of_groups_does_not_grow_with_publications() -> None:
             for number in range(200):
                 publisher.text(f'[61,{300 + number},"news",1,{{"exclude_me":true}}]')
                 await publisher.heard()
-            groups = [found for _, found in place.server.exchange._groups._known.values()]
-            assert sum(len(group.unbatched) + len(group.batched) for found in groups for group in found) < 5000
+            groups = [cached for _, cached in place.server.exchange._groups._cache.values()]
+            assert sum(len(group.unbatched) + len(group.batched) for cached in groups for group in cached) < 5000
 
-    within(run())
+    run_in_time(run())
 
 
-def test_who_is_not_let_in_yet_cannot_fill_the_disk() -> None:
+def test_unauthenticated_peer_cannot_fill_the_disk() -> None:
     async def run() -> None:
-        async with besieged(settings(auth=AuthSettings(anonymous="never"))) as place:
+        async with protected_hub(settings(auth=AuthSettings(anonymous="never"))) as place:
             peer = await place.peer("/umq")
-            in_fragments(peer, 8, end=False)
+            send_fragmented(peer, 8, end=False)
             spools = place.server._spools
             assert not await until(lambda: spools.used > 2 * MIB, SOON)
 
-    within(run())
+    run_in_time(run())
 
 
-def test_a_peer_that_leaves_within_a_message_leaves_nothing_on_disk() -> None:
+def test_peer_lost_within_a_message_leaves_nothing_on_disk() -> None:
     async def run() -> None:
-        async with besieged() as place:
+        async with protected_hub() as place:
             callee, caller = await umq_callee(place), await place.umq()
             caller.text("A1\nM1\nstore\n")
             await callee.heard()
-            in_fragments(caller, 4, end=False)
+            send_fragmented(caller, 4, end=False)
             spools = place.server._spools
             assert await until(lambda: spools.used >= 3 * MIB)
             caller.leave()
             assert (await callee.heard()).startswith("-\n")
             assert await until(lambda: spools.used == 0)
 
-    within(run())
+    run_in_time(run())
 
 
-def test_a_stuck_caller_with_many_large_answers_is_let_go() -> None:
+def test_stuck_caller_with_large_responses_is_disconnected() -> None:
     async def run() -> None:
-        async with besieged(settings(limits=LimitSettings(max_unread=2 * MIB))) as place:
+        async with protected_hub(settings(limits=LimitSettings(max_unread=2 * MIB))) as place:
             stuck, other = await place.lrpm(), await place.umq()
             stop_reading(stuck)
-            pump, number = pump_of(place, 0), 300
-            while pump in place.server.connections and number < 400:
+            connection, number = connection_of(place, 0), 300
+            while connection in place.server.connections and number < 400:
                 stuck.text(f'[40,{number},"hub.echo","{"x" * 500_000}",{{}}]')
                 number += 1
                 await asyncio.sleep(0.01)
-                assert pump.unsent_bytes() < 8 * MIB
-            assert pump not in place.server.connections
-            assert await answers(other)
+                assert connection.unsent_bytes() < 8 * MIB
+            assert connection not in place.server.connections
+            assert await gets_response(other)
 
-    within(run())
+    run_in_time(run())
 
 
-def test_many_who_come_and_go_leave_nothing_behind() -> None:
+def test_many_ended_sessions_leave_no_memory() -> None:
     async def run() -> None:
-        async with besieged() as place:
+        async with protected_hub() as place:
             exchange, files = place.server.exchange, open_files()
             hellos = {"/umq": "H1.0.0\n", "/umq36": "H1:", "/lrpm": "[2,null,{}]"}
             for turn in range(8):
@@ -597,15 +602,15 @@ def test_many_who_come_and_go_leave_nothing_behind() -> None:
             assert await until(lambda: open_files() <= files)
             assert place.server._port.connections() == 0
 
-    within(run())
+    run_in_time(run())
 
 
-# Readers in good health.
+# Readers without errors.
 
 
-def test_who_asks_for_more_retained_values_than_can_wait_is_told_how_many_it_missed() -> None:
+def test_subscriber_gets_the_number_of_missed_retained_values() -> None:
     async def run() -> None:
-        async with besieged(settings(limits=LimitSettings(max_unread=2 * MIB))) as place:
+        async with protected_hub(settings(limits=LimitSettings(max_unread=2 * MIB))) as place:
             publisher, follower = await place.lrpm(), await place.lrpm()
             for number in range(40):
                 text = f'[61,{300 + number},"kept.n{number}","{"x" * 500_000}",{{"retain":true}}]'
@@ -622,151 +627,151 @@ def test_who_asks_for_more_retained_values_than_can_wait_is_told_how_many_it_mis
                 missed += event[4].get("missed", 0)
             assert seen > 2
 
-    within(run())
+    run_in_time(run())
 
 
-def test_answers_on_their_way_are_not_cut_off_by_the_end_of_the_hub() -> None:
+def test_responses_in_transfer_survive_the_shutdown() -> None:
     async def run() -> None:
         async with hub() as place:
             caller = await place.lrpm()
             stop_reading(caller)
             for number in range(12):
                 caller.text(f'[40,{300 + number},"hub.echo","{"x" * 900_000}",{{}}]')
-            (pump,) = place.server.connections
-            assert await until(lambda: pump.outbox.buffered_bytes > 2 * MIB)
+            (connection,) = place.server.connections
+            assert await until(lambda: connection.outbox.buffered_bytes > 2 * MIB)
             stopping = asyncio.create_task(place.server.stop())
             await asyncio.sleep(0.05)
-            read_on(caller)
+            resume_reading(caller)
             heard = 0
             while isinstance(frame := await asyncio.wait_for(caller.frames.get(), PATIENCE), str):
                 heard += frame.startswith("[41,")
             await stopping
             assert heard == 12
 
-    within(run())
+    run_in_time(run())
 
 
 # Time.
 
 
-def test_who_never_says_hello_is_sent_away_in_time() -> None:
+def test_peer_without_hello_is_disconnected_by_timeout() -> None:
     async def run() -> None:
         server = ServerSettings(port=0, drain_timeout=1.0, ping_interval=0.2, ping_timeout=0.2)
-        async with besieged(settings(server=server, auth=AuthSettings(login_timeout=0.3))) as place:
+        async with protected_hub(settings(server=server, auth=AuthSettings(login_timeout=0.3))) as place:
             peer = await place.peer("/umq")
             while place.server.connections:
-                peer.ws.send_pong(b"")  # a sign of life, and no more
+                peer.ws.send_pong(b"")  # progress of the attachment, and nothing else
                 await asyncio.sleep(0.1)
 
-    within(run())
+    run_in_time(run())
 
 
-def test_an_attachment_is_overdue_though_its_source_hears_of_other_things() -> None:
+def test_attachment_times_out_while_its_source_receives_messages() -> None:
     async def run() -> None:
-        async with besieged(settings(limits=LimitSettings(attachment_timeout=0.4))) as place:
+        async with protected_hub(settings(limits=LimitSettings(attachment_timeout=0.4))) as place:
             callee, source, publisher = await umq_callee(place), await umq_follower(place), await place.umq()
             source.text("A1\nM2\nstore\n")
             assert (await callee.heard()).startswith("A1\n")
             await asyncio.sleep(0.2)
             source.ws.send(WSMsgType.BINARY, b"x" * 20_000, fin=False)  # some progress, and then none
-            assert await answers(publisher)
+            assert await gets_response(publisher)
             publisher.text("M1\nhub:publish\nnews\n1")
             assert await source.heard() == "Tt\n1"
             assert await asyncio.wait_for(callee.frames.get(), PATIENCE) == "-\ntimed out"
 
-    within(run())
+    run_in_time(run())
 
 
-def test_a_silent_peer_is_let_go_and_a_living_one_is_not() -> None:
+def test_keepalive_disconnects_only_silent_peers() -> None:
     async def run() -> None:
         server = ServerSettings(port=0, drain_timeout=1.0, ping_interval=0.1, ping_timeout=2.0)
-        async with besieged(settings(server=server)) as place:
+        async with protected_hub(settings(server=server)) as place:
             living = await place.umq()
-            async with raw(place, "/umq") as silent:
+            async with raw_socket(place, "/umq") as silent:
                 await asyncio.get_running_loop().sock_sendall(silent, masked(1, b"H1.0.0\n"))
                 assert await until(lambda: len(place.server.connections) == 2)
                 assert await until(lambda: len(place.server.connections) == 1)
-            assert await answers(living)
+            assert await gets_response(living)
 
-    within(run())
-
-
-# Publishers who have to wait.
+    run_in_time(run())
 
 
-async def hold_back(place: Place, slow: WirePeer, *publishers: WirePeer) -> None:
-    """Publish to one who lives but does not read, until all publishers are held back."""
-    pump = pump_of(place, 0)
+# Blocked publishers.
+
+
+async def block_publishers(place: Place, slow: WirePeer, *publishers: WirePeer) -> None:
+    """Publish to a subscriber that is alive but does not read, until all publishers are blocked."""
+    connection = connection_of(place, 0)
     stop_reading(slow)
     for number in range(400):
         slow.text("M2\nhub:time\n")
         for publisher in publishers:
             publisher.text(f"M{number}\nhub:publish\nnews\n{'x' * 50_000}")
         await asyncio.sleep(0.01)
-        if len(pump._blocked_publishers) == len(publishers):
+        if len(connection._blocked_publishers) == len(publishers):
             return
     raise AssertionError("nobody had to wait")
 
 
-def test_publishers_are_set_free_when_the_slow_one_dies() -> None:
+def test_blocked_publishers_resume_when_the_slow_consumer_is_lost() -> None:
     async def run() -> None:
-        async with besieged(BLOCKING) as place:
+        async with protected_hub(BLOCKING) as place:
             slow, one, two = await umq_follower(place), await place.umq(), await place.umq()
             third = await place.umq()
-            await hold_back(place, slow, one, two)
-            assert await answers(third)
+            await block_publishers(place, slow, one, two)
+            assert await gets_response(third)
             slow.leave()
-            assert [await answers(one), await answers(two)] == [True, True]
+            assert [await gets_response(one), await gets_response(two)] == [True, True]
 
-    within(run())
+    run_in_time(run())
 
 
-def test_a_publisher_that_has_to_wait_is_not_taken_for_dead() -> None:
+def test_blocked_publisher_is_not_disconnected_by_keepalive() -> None:
     async def run() -> None:
         server = ServerSettings(port=0, drain_timeout=1.0, ping_interval=0.2, ping_timeout=1.2)
-        async with besieged(replace(BLOCKING, server=server)) as place:
+        async with protected_hub(replace(BLOCKING, server=server)) as place:
             slow, publisher = await umq_follower(place), await place.umq()
-            await hold_back(place, slow, publisher)
+            await block_publishers(place, slow, publisher)
             for _ in range(20):
                 slow.text("M2\nhub:time\n")
                 await asyncio.sleep(0.1)
             assert len(place.server.connections) == 2
 
-    within(run())
+    run_in_time(run())
 
 
-def test_attachments_of_a_publisher_that_has_to_wait_are_not_overdue() -> None:
+def test_attachments_of_a_blocked_publisher_do_not_time_out() -> None:
     async def run() -> None:
         limits = replace(SHORT, attachment_timeout=1.0)
-        async with besieged(replace(BLOCKING, limits=limits)) as place:
+        async with protected_hub(replace(BLOCKING, limits=limits)) as place:
             slow, healthy, publisher = await umq_follower(place), await umq_follower(place), await place.umq()
             stop_reading(slow)
-            pump, number = pump_of(place, 0), 0
-            while not pump._blocked_publishers and number < 400:
+            connection, number = connection_of(place, 0), 0
+            while not connection._blocked_publishers and number < 400:
                 publisher.text(f"A1\nM{number}\nhub:publish\nnews\n{'x' * 50_000}")
                 await asyncio.sleep(0.01)
                 publisher.binary(b"picture")
                 await asyncio.sleep(0.01)
                 number += 1
             await asyncio.sleep(2.0)
-            read_on(slow)
-            assert await answers(publisher)
-            heard = [frame for frame in all_heard(healthy) if not isinstance(frame, str) or frame.startswith("-")]
+            resume_reading(slow)
+            assert await gets_response(publisher)
+            heard = [frame for frame in received_frames(healthy) if not isinstance(frame, str) or frame.startswith("-")]
             assert heard == [b"picture"] * number
 
-    within(run())
+    run_in_time(run())
 
 
-# Who comes in, and what becomes of it.
+# Authentication.
 
 
 ALICE = IdentitySettings("alice", token=Secret("alices-token"), secret=Secret("alices-secret"))
 GUARDED = AuthSettings(anonymous="never", identity=(ALICE,))
 
 
-def test_a_proof_is_good_for_one_challenge() -> None:
+def test_proof_is_valid_for_one_challenge() -> None:
     async def run() -> None:
-        async with besieged(settings(auth=GUARDED)) as place:
+        async with protected_hub(settings(auth=GUARDED)) as place:
             first, second = await place.peer("/lrpm"), await place.peer("/lrpm")
             first.text('[2,{"identity":"alice"},{}]')
             nonce = json.loads(await first.heard())[1]["nonce"]
@@ -779,24 +784,24 @@ def test_a_proof_is_good_for_one_challenge() -> None:
             assert (await second.heard()).startswith('[1,".err.auth"')
             await second.over()
 
-    within(run())
+    run_in_time(run())
 
 
 @pytest.mark.parametrize("header", ["X-Forwarded-For", "Forwarded", "X-Real-IP", "Via"])
-def test_who_comes_through_a_proxy_is_not_from_this_machine(header: str) -> None:
+def test_proxied_client_is_not_loopback(header: str) -> None:
     async def run() -> None:
-        async with besieged() as place:
+        async with protected_hub() as place:
             peer = await place.peer("/lrpm", **{header: "192.0.2.1"})
             peer.text("[2,null,{}]")
             assert (await peer.heard()).startswith('[1,".err.auth"')
             await peer.over()
 
-    within(run())
+    run_in_time(run())
 
 
 def test_no_token_is_logged(caplog: pytest.LogCaptureFixture) -> None:
     async def run() -> None:
-        async with besieged(settings(auth=GUARDED)) as place:
+        async with protected_hub(settings(auth=GUARDED)) as place:
             for token in ("alices-token", "guessed-token"):
                 bearer = await place.peer("/umq", Authorization=f"Bearer {token}")
                 bearer.text("H1.0.0\n")
@@ -810,48 +815,48 @@ def test_no_token_is_logged(caplog: pytest.LogCaptureFixture) -> None:
                 await lrpm.heard()
 
     caplog.set_level(logging.DEBUG)
-    within(run())
+    run_in_time(run())
     assert "-token" not in caplog.text
 
 
-def test_rights_that_are_withdrawn_end_what_they_allowed() -> None:
+def test_withdrawn_permissions_end_registrations_and_subscriptions() -> None:
     async def run() -> None:
-        given = settings(auth=GUARDED)
-        async with besieged(given) as place:
+        hub_settings = settings(auth=GUARDED)
+        async with protected_hub(hub_settings) as place:
             peer = await place.peer("/lrpm", Authorization="Bearer alices-token")
             for text in ("[2,null,{}]", '[63,300,"news",{}]', '[40,301,"hub.register",{"name":"m"},{}]'):
                 peer.text(text)
                 await peer.heard()
             poor = replace(ALICE, offer=(), publish=(), subscribe=())
-            place.server.reload(replace(given, auth=replace(GUARDED, identity=(poor,))))
+            place.server.reload(replace(hub_settings, auth=replace(GUARDED, identity=(poor,))))
             assert '"closed":true' in await peer.heard()
             peer.text('[61,302,"news",1,{}]')
             assert '"hub.err.denied"' in await peer.heard()
             peer.text('[40,303,"m",null,{}]')
             assert '"hub.err.unavailable"' in await peer.heard()
 
-    within(run())
+    run_in_time(run())
 
 
-def test_who_came_in_by_a_token_that_holds_no_longer_may_do_nothing() -> None:
+def test_session_of_a_removed_token_loses_its_permissions() -> None:
     async def run() -> None:
-        given = settings(auth=GUARDED)
-        async with besieged(given) as place:
+        hub_settings = settings(auth=GUARDED)
+        async with protected_hub(hub_settings) as place:
             peer = await place.peer("/lrpm", Authorization="Bearer alices-token")
             peer.text("[2,null,{}]")
             await peer.heard()
             other = replace(ALICE, token=Secret("another-token"))
-            place.server.reload(replace(given, auth=replace(GUARDED, identity=(other,))))
+            place.server.reload(replace(hub_settings, auth=replace(GUARDED, identity=(other,))))
             peer.text('[61,302,"news",1,{}]')
             assert '"hub.err.denied"' in await peer.heard()
 
-    within(run())
+    run_in_time(run())
 
 
-# A process of its own.
+# A separate process.
 
 
-def test_a_hub_with_full_links_does_not_spin() -> None:
+def test_hub_with_full_links_uses_no_cpu() -> None:
     async def run() -> float:
         async with served("--set", "limits.max_unread_events=100000") as (process, port):
             follower, publisher = [await connected(f"ws://127.0.0.1:{port}/umq") for _ in range(2)]
@@ -871,10 +876,10 @@ def test_a_hub_with_full_links_does_not_spin() -> None:
             publisher.leave()
             return spent
 
-    assert within(run()) < 0.3
+    assert run_in_time(run()) < 0.3
 
 
-def test_a_call_that_is_open_at_the_end_is_answered_and_a_new_one_refused() -> None:
+def test_draining_hub_finishes_open_calls_and_refuses_new_ones() -> None:
     async def run() -> None:
         async with served() as (process, port):
             peer = await connected(f"ws://127.0.0.1:{port}/lrpm")
@@ -886,7 +891,7 @@ def test_a_call_that_is_open_at_the_end_is_answered_and_a_new_one_refused() -> N
             call = json.loads(await peer.heard())
             process.terminate()
             refused, number = "", 400
-            while "hub.err.unavailable" not in refused:  # until it has heard of its end
+            while "hub.err.unavailable" not in refused:  # until it has begun to stop
                 peer.text(f'[40,{number},"nothing",null,{{}}]')
                 refused = await peer.heard()
                 number += 1
@@ -898,4 +903,4 @@ def test_a_call_that_is_open_at_the_end_is_answered_and_a_new_one_refused() -> N
             await peer.over()
             assert await asyncio.wait_for(process.wait(), PATIENCE) == 0
 
-    within(run())
+    run_in_time(run())

@@ -1,4 +1,4 @@
-"""What the port refuses in HTTP: methods that a path does not have, and credentials that it cannot read."""
+"""Refusals of the HTTP port: methods that a path does not support, and unsupported credentials."""
 
 import asyncio
 import re
@@ -32,8 +32,8 @@ UPGRADE = (
 )
 
 
-async def asked(port: int, method: str, path: str, headers: str = "", body: str = "") -> tuple[int, str]:
-    """The status of an answer, and all of it as one text."""
+async def fetch(port: int, method: str, path: str, headers: str = "", body: str = "") -> tuple[int, str]:
+    """Return the status of a response, and all of it as text."""
     reader, writer = await asyncio.open_connection("127.0.0.1", port)
     length = f"Content-Length: {len(body)}\r\n" if body else ""
     writer.write(f"{method} {path} HTTP/1.1\r\nHost: localhost\r\n{headers}{length}\r\n{body}".encode())
@@ -58,10 +58,10 @@ async def asked(port: int, method: str, path: str, headers: str = "", body: str 
         ("/fiveways.js", "GET, HEAD"),
     ],
 )
-def test_method_that_a_path_does_not_have_is_405_with_those_it_has(method: str, path: str, allowed: str) -> None:
+def test_unsupported_method_is_405_with_an_allow_header(method: str, path: str, allowed: str) -> None:
     async def run() -> tuple[int, str]:
         async with hub() as place:
-            return await asked(place.port, method, path, UPGRADE, body="" if method == "OPTIONS" else "[]")
+            return await fetch(place.port, method, path, UPGRADE, body="" if method == "OPTIONS" else "[]")
 
     status, answer = asyncio.run(run())
     if path == "/nq" and method == "POST":
@@ -74,14 +74,14 @@ def test_method_that_a_path_does_not_have_is_405_with_those_it_has(method: str, 
 @pytest.mark.parametrize(
     "shown", ["Basic YWRtaW46c2VjcmV0", "basic YTpi", "Digest a=b", "Bearer", "Bearer  ", "nonsense"]
 )
-def test_credentials_that_are_no_bearer_token_are_401_everywhere(shown: str) -> None:
+def test_credentials_other_than_bearer_are_401_on_all_paths(shown: str) -> None:
     async def run() -> None:
         async with hub() as place:
             asks = [("GET", path, "") for path in PATHS] + [("POST", "/nq", "")]
             asks += [("GET", path, UPGRADE) for path in ("/umq", "/umq36", "/lrpm", "/nq")]
             for method, path, more in asks:
                 body = "[]" if method == "POST" else ""
-                status, answer = await asked(place.port, method, path, f"Authorization: {shown}\r\n{more}", body)
+                status, answer = await fetch(place.port, method, path, f"Authorization: {shown}\r\n{more}", body)
                 assert status == 401, (path, more, answer)
                 assert "\r\nWWW-Authenticate: Bearer\r\n" in answer
             assert place.server.exchange.hub.stats()["arrived"] == 0
@@ -89,35 +89,35 @@ def test_credentials_that_are_no_bearer_token_are_401_everywhere(shown: str) -> 
     asyncio.run(run())
 
 
-def test_refused_credentials_are_readable_for_an_allowed_page_and_reach_no_journal(tmp_path: Path) -> None:
+def test_refused_credentials_have_cors_headers_and_are_not_journaled(tmp_path: Path) -> None:
     async def run() -> None:
-        given = settings()
-        journaled = Settings(server=given.server, journal=JournalSettings(path=str(tmp_path)))
+        hub_settings = settings()
+        journaled = Settings(server=hub_settings.server, journal=JournalSettings(path=str(tmp_path)))
         async with hub(journaled) as place:
             shown = "Authorization: Basic c2VjcmV0\r\nOrigin: http://localhost:3000\r\n"
-            status, answer = await asked(place.port, "POST", "/nq", shown, "[]")
+            status, answer = await fetch(place.port, "POST", "/nq", shown, "[]")
             assert status == 401
             assert "\r\nAccess-Control-Allow-Origin: http://localhost:3000\r\n" in answer
 
     asyncio.run(run())
     written = b"".join(each.read_bytes() for each in tmp_path.rglob("*") if each.is_file())
-    assert b"only Authorization: ***" in written  # the reason is redacted as any text is
+    assert b"unsupported credentials; use Authorization: ***" in written  # the journal redacts the reason
     assert b"c2VjcmV0" not in written
 
 
-def test_bearer_token_still_names_its_identity() -> None:
+def test_bearer_token_authenticates_its_identity() -> None:
     identity = IdentitySettings(name="ann", token=Secret("a" * 32))
-    given = settings(auth=AuthSettings(anonymous="never", identity=(identity,)))
+    hub_settings = settings(auth=AuthSettings(anonymous="never", identity=(identity,)))
 
     async def run() -> None:
-        async with hub(given) as place:
+        async with hub(hub_settings) as place:
             body = '{"t":"hub-rights","r":"1"}'
-            status, answer = await asked(
+            status, answer = await fetch(
                 place.port, "POST", "/nq?wait=5", f"Authorization: bearer {'a' * 32}\r\n", body
             )
             assert status == 200
             assert '"identity":"ann"' in answer
-            assert (await asked(place.port, "POST", "/nq", "", body))[0] == 401
+            assert (await fetch(place.port, "POST", "/nq", "", body))[0] == 401
 
     asyncio.run(run())
 
@@ -130,7 +130,7 @@ def test_address_with_too_many_failed_logins_is_answered_429(path: str) -> None:
         async with hub(settings(auth=auth)) as place, posters(place.port) as (peer,):
             method, exchange = "POST" if path == "/nq" else "GET", place.server.exchange
             assert (await peer.raw(b"[]", path, method, Authorization="Bearer wrong")).status == 401
-            for _ in range(15):  # so many that no test can wait until the address may log in again
+            for _ in range(15):  # so many that the test ends before the address may log in again
                 exchange.hub.admission._failed_logins.count(Credentials(remote="127.0.0.1:1"), exchange.now())
             answer = await peer.raw(b"[]", path, method, Authorization="Bearer of-ann")
             assert (answer.status, 0 < int(answer.headers["retry-after"]) <= 300) == (429, True)

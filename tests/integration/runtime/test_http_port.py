@@ -1,4 +1,4 @@
-"""One port for everything: what is no WebSocket gets a sentence, and what is too large its protocol's error."""
+"""One port for everything: plain HTTP gets an explanation, an oversized frame its protocol's error."""
 
 import asyncio
 
@@ -33,7 +33,7 @@ def test_plain_requests_get_an_answer(path: str, status: str, sentence: str) -> 
     assert sentence in answer
 
 
-def test_a_websocket_on_an_unknown_path_is_refused() -> None:
+def test_websocket_on_an_unknown_path_is_refused() -> None:
     async def run() -> None:
         async with hub() as place:
             with pytest.raises(WSHandshakeError) as refused:
@@ -44,7 +44,7 @@ def test_a_websocket_on_an_unknown_path_is_refused() -> None:
 
 
 @pytest.mark.parametrize(("header", "value"), [("Origin", "https://evil.example"), ("Host", "evil.example")])
-def test_a_foreign_web_page_cannot_come_in(header: str, value: str) -> None:
+def test_websocket_of_a_foreign_page_is_refused(header: str, value: str) -> None:
     async def run() -> None:
         async with hub() as place:
             with pytest.raises(WSHandshakeError) as refused:
@@ -55,7 +55,7 @@ def test_a_foreign_web_page_cannot_come_in(header: str, value: str) -> None:
     asyncio.run(run())
 
 
-def test_subprotocols_are_offered_and_never_demanded() -> None:
+def test_subprotocols_are_optional() -> None:
     async def run() -> None:
         async with hub() as place:
             for offered in ("umq.1", "other, umq.1", "other", ""):
@@ -74,9 +74,7 @@ def test_subprotocols_are_offered_and_never_demanded() -> None:
     [("/umq", "H1.0.0\n", "E\n"), ("/umq36", "H1:", "F0:"), ("/lrpm", "[2,null,{}]", '[1,".err.protocol"')],
 )
 @pytest.mark.parametrize("pieces", [1, 4])
-def test_a_frame_over_the_limit_is_closed_with_the_protocols_error(
-    path: str, hello: str, error: str, pieces: int
-) -> None:
+def test_frame_over_the_limit_gets_the_protocols_error(path: str, hello: str, error: str, pieces: int) -> None:
     async def run() -> None:
         async with hub(settings(limits=LimitSettings(max_text=10_000))) as place:
             peer, other = await place.peer(path), await place.umq()
@@ -94,7 +92,7 @@ def test_a_frame_over_the_limit_is_closed_with_the_protocols_error(
     asyncio.run(run())
 
 
-def test_a_frame_beyond_what_is_held_in_memory_is_closed_by_websocket() -> None:
+def test_frame_above_the_memory_limit_closes_the_websocket() -> None:
     async def run() -> None:
         async with hub(settings(limits=LimitSettings(max_text=1000, max_frame=20_000))) as place:
             peer = await place.umq()
@@ -106,7 +104,7 @@ def test_a_frame_beyond_what_is_held_in_memory_is_closed_by_websocket() -> None:
     asyncio.run(run())
 
 
-def test_fragments_of_two_messages_may_not_be_mixed() -> None:
+def test_interleaved_fragments_of_two_messages_are_refused() -> None:
     async def run() -> None:
         async with hub() as place:
             peer = await place.umq()
@@ -119,17 +117,17 @@ def test_fragments_of_two_messages_may_not_be_mixed() -> None:
     asyncio.run(run())
 
 
-def test_a_taken_port_is_named() -> None:
+def test_used_port_is_named() -> None:
     async def run() -> None:
         async with hub() as place:
             taken = settings(server=ServerSettings(port=place.port))
-            with pytest.raises(CannotListen, match=f"port {place.port} is taken; choose another with --port"):
+            with pytest.raises(CannotListen, match=f"port {place.port} is in use; choose another with --port"):
                 await Server(taken).start()
 
     asyncio.run(run())
 
 
-def test_garbage_ends_its_own_session_and_no_other() -> None:
+def test_garbage_ends_only_its_own_session() -> None:
     async def run() -> None:
         async with hub() as place:
             good = await place.umq()

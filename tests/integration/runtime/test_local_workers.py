@@ -1,4 +1,4 @@
-"""Workers of an `App` that lives in the hub."""
+"""Workers of an `App` in the hub's process."""
 
 import asyncio
 from typing import Any
@@ -19,18 +19,18 @@ def at(place: Place) -> Connector:
 
 
 async def jobs_of(peer: Peer, name: str) -> dict[str, int]:
-    found: Any = await peer.call("hub.queues")
-    return found.get(name, {})  # type: ignore[no-any-return]
+    queues: Any = await peer.call("hub.queues")
+    return queues.get(name, {})  # type: ignore[no-any-return]
 
 
-async def reached(peer: Peer, name: str, state: str, count: int) -> None:
-    """Wait until so many jobs of a queue are waiting, given or dead."""
-    while (await jobs_of(peer, name)).get(state) != count:  # noqa: ASYNC110  # the hub tells nobody
+async def wait_for_state(peer: Peer, name: str, state: str, count: int) -> None:
+    """Wait until this many jobs of a queue have a state: waiting, given or dead."""
+    while (await jobs_of(peer, name)).get(state) != count:  # noqa: ASYNC110  # there is no event to wait for
         await asyncio.sleep(0.01)
 
 
 @waiting
-async def test_jobs_reach_the_workers_of_an_application_in_the_hub() -> None:
+async def test_jobs_reach_workers_of_an_application_in_the_hub() -> None:
     app, seen = App(), asyncio.Queue[object]()
 
     @app.worker("numbers")
@@ -53,7 +53,7 @@ async def test_jobs_reach_the_workers_of_an_application_in_the_hub() -> None:
         async with peer.subscribe("texts") as events:
             await peer.push("texts", "hello")
             assert (await anext(events)).data == "hello"
-        await reached(peer, "texts", "given", 0)
+        await wait_for_state(peer, "texts", "given", 0)
         assert sum((await jobs_of(peer, "numbers")).values()) == 0
 
 
@@ -69,14 +69,14 @@ async def test_failing_job_in_the_hub_is_retried_and_then_dead() -> None:
     eager = settings(limits=LimitSettings(retry_delay=0.01, max_tries=3))
     async with hub(eager, app=app) as place, at(place) as peer:
         await peer.push("numbers", 4)
-        await reached(peer, "numbers", "dead", 1)
+        await wait_for_state(peer, "numbers", "dead", 1)
         dead: Any = await peer.call("hub.dead", {"queue": "numbers"})
         assert "the worker failed (reference " in dead["jobs"][0]["error"]
         assert tries == [4, 4, 4]
 
 
 @waiting
-async def test_hub_that_stops_lets_a_job_finish_within_the_drain_timeout() -> None:
+async def test_stopping_hub_lets_a_job_finish_within_the_drain_timeout() -> None:
     app, started, done = App(), asyncio.Event(), list[int]()
 
     @app.worker("numbers")
@@ -93,7 +93,7 @@ async def test_hub_that_stops_lets_a_job_finish_within_the_drain_timeout() -> No
 
 
 @waiting
-async def test_hub_that_stops_cancels_a_job_after_the_drain_timeout(caplog: pytest.LogCaptureFixture) -> None:
+async def test_stopping_hub_cancels_a_job_after_the_drain_timeout(caplog: pytest.LogCaptureFixture) -> None:
     app, started, cancelled = App(), asyncio.Event(), list[int]()
 
     @app.worker("numbers", concurrency=2)

@@ -1,4 +1,4 @@
-"""What a hub tells in its log of those who come and go, are turned away, or are slow; and what it never tells."""
+"""Log lines of a hub about new, ended, refused and slow peers, and secrets that it never logs."""
 
 import asyncio
 import logging
@@ -14,8 +14,8 @@ from tests.support.raw_peers import http, hub, settings
 AUTH = AuthSettings(anonymous="never", identity=(IdentitySettings("worker", token=Secret("hunter2")),))
 
 
-def told(caplog: pytest.LogCaptureFixture, text: str) -> list[dict[str, object]]:
-    """The fields of the lines that begin so."""
+def fields_of(caplog: pytest.LogCaptureFixture, text: str) -> list[dict[str, object]]:
+    """Return the fields of the lines with this prefix."""
     return [
         record.fields  # type: ignore[attr-defined]
         for record in caplog.records
@@ -28,7 +28,7 @@ def assert_nothing_secret(caplog: pytest.LogCaptureFixture, *secrets: str) -> No
     assert not [secret for secret in secrets if secret in written]
 
 
-def test_sessions_are_told_by_their_public_names(caplog: pytest.LogCaptureFixture) -> None:
+def test_sessions_are_logged_by_their_public_names(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.DEBUG, "fiveways")
 
     async def run() -> str:
@@ -42,15 +42,15 @@ def test_sessions_are_told_by_their_public_names(caplog: pytest.LogCaptureFixtur
 
     secret = asyncio.run(run())
     about = {"peer": public_name(secret), "protocol": "umq"}
-    (opened,) = told(caplog, "a session is open")
+    (opened,) = fields_of(caplog, "session opened")
     assert str(opened.pop("from")).startswith("127.0.0.1:")
     assert opened == about | {"identity": "worker"}
-    assert [about.items() <= each.items() for each in told(caplog, "a session is over")] == [True]
-    assert told(caplog, "the hub is closing") == [{"open_calls": 0, "sessions": 0}]
+    assert [about.items() <= each.items() for each in fields_of(caplog, "session ended")] == [True]
+    assert fields_of(caplog, "the hub is shutting down") == [{"drain_timeout": 1.0, "open_calls": 0, "sessions": 0}]
     assert_nothing_secret(caplog, secret, "hunter2")
 
 
-def test_flood_of_wrong_tokens_is_one_line_a_minute_with_their_number(caplog: pytest.LogCaptureFixture) -> None:
+def test_wrong_tokens_are_logged_once_a_minute_with_their_number(caplog: pytest.LogCaptureFixture) -> None:
     async def run() -> None:
         async with hub(settings(auth=AUTH)) as place, nothing_left(50):
             for number in range(50):
@@ -60,7 +60,7 @@ def test_flood_of_wrong_tokens_is_one_line_a_minute_with_their_number(caplog: py
             assert place.server.exchange.hub.stats()["refused_logins"] == 50
 
     asyncio.run(run())
-    lines = told(caplog, "a peer was not let in")
+    lines = fields_of(caplog, "login refused")
     assert [line.get("logins") for line in lines] == [None, 49]
     assert all(line["protocol"] == "umq" for line in lines)
     assert all(str(line["from"]).startswith("127.0.0.1:") for line in lines)
@@ -68,7 +68,7 @@ def test_flood_of_wrong_tokens_is_one_line_a_minute_with_their_number(caplog: py
     assert_nothing_secret(caplog, "wrong-token", "hunter2")
 
 
-def test_wrong_tokens_in_plain_requests_are_told_of_too(caplog: pytest.LogCaptureFixture) -> None:
+def test_wrong_tokens_in_plain_requests_are_logged(caplog: pytest.LogCaptureFixture) -> None:
     async def run() -> None:
         async with hub(settings(auth=AUTH)) as place:
             for number in range(15):
@@ -77,23 +77,23 @@ def test_wrong_tokens_in_plain_requests_are_told_of_too(caplog: pytest.LogCaptur
             assert place.server.exchange.hub.stats()["refused_logins"] == 30
 
     asyncio.run(run())
-    assert told(caplog, "a peer was not let in") == [{"protocol": "http"}, {"protocol": "http", "logins": 29}]
+    assert fields_of(caplog, "login refused") == [{"protocol": "http"}, {"protocol": "http", "logins": 29}]
     assert_nothing_secret(caplog, "wrong-token", "hunter2")
 
 
-def test_a_foreign_page_is_told_of(caplog: pytest.LogCaptureFixture) -> None:
+def test_request_of_a_foreign_page_is_logged(caplog: pytest.LogCaptureFixture) -> None:
     async def run() -> None:
         async with hub() as place:
             for _ in range(30):
                 await http(place.port, "/lrpm", Origin="https://evil.example", Authorization="Bearer hunter2")
 
     asyncio.run(run())
-    lines = told(caplog, "a request was refused: ")
+    lines = fields_of(caplog, "request refused: ")
     assert [(line["path"], str(line["from"]).rpartition(":")[0]) for line in lines] == [("/lrpm", "127.0.0.1")] * 10
     assert_nothing_secret(caplog, "hunter2")
 
 
-def test_a_slow_reader_is_told_of_once(caplog: pytest.LogCaptureFixture) -> None:
+def test_slow_consumer_is_logged_once(caplog: pytest.LogCaptureFixture) -> None:
     small = LimitSettings(max_unread_events=100_000, max_unread=1 << 24)
 
     async def run() -> str:
@@ -110,11 +110,11 @@ def test_a_slow_reader_is_told_of_once(caplog: pytest.LogCaptureFixture) -> None
             return secret
 
     secret = asyncio.run(run())
-    assert told(caplog, "a peer reads too slowly") == [{"peer": public_name(secret), "protocol": "lrpm-json"}]
+    assert fields_of(caplog, "slow consumer detected") == [{"peer": public_name(secret), "protocol": "lrpm-json"}]
     assert_nothing_secret(caplog, secret)
 
 
-def test_who_is_let_go_is_told_by_its_public_name(caplog: pytest.LogCaptureFixture) -> None:
+def test_disconnected_slow_consumer_is_logged_by_its_public_name(caplog: pytest.LogCaptureFixture) -> None:
     tiny = LimitSettings(max_unread_events=100_000, max_unread=200_000)
 
     async def run() -> str:
@@ -135,5 +135,9 @@ def test_who_is_let_go_is_told_by_its_public_name(caplog: pytest.LogCaptureFixtu
             return secret
 
     secret = asyncio.run(run())
-    assert told(caplog, "a peer left ") == [{"peer": public_name(secret), "protocol": "umq"}]
+    (fields,) = fields_of(caplog, "slow consumer disconnected")
+    unread = fields.pop("unread_bytes")
+    assert isinstance(unread, int)
+    assert unread > 200_000
+    assert fields == {"peer": public_name(secret), "protocol": "umq"}
     assert_nothing_secret(caplog, secret)

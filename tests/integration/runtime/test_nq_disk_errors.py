@@ -1,4 +1,4 @@
-"""A disk that fails for a while: what is refused was not run, and what is kept tells the story in its order."""
+"""A disk that fails for a while: refused requests did not run, and stored records stay in order."""
 
 import asyncio
 import shutil
@@ -21,15 +21,15 @@ BUSY = "hub.err.busy"
 
 
 class Disk:
-    """Where a hub keeps its store; it takes nothing while it is full."""
+    """The store's disk, which accepts nothing while it is full."""
 
     def __init__(self, folder: Path) -> None:
         self._path = folder / "store.db"
         self.is_full = False
         self.settings = replace(settings(), store=StoreSettings(path=str(self._path)))
 
-    def take(self, place: Place) -> None:
-        """Serve a hub."""
+    def serve(self, place: Place) -> None:
+        """Run a hub."""
         store = place.server.exchange.persister.store
         assert store is not None
         store._writer._commit = self._commit
@@ -39,8 +39,8 @@ class Disk:
             raise sqlite3.OperationalError("database or disk is full")
         writer_thread.execute_last(connection, last)
 
-    def content(self) -> StoreContents:
-        """What a hub would find that starts now, after the last one was killed."""
+    def stored_records(self) -> StoreContents:
+        """Return the records that a new hub would load after a kill."""
         for end in ("", "-wal"):
             shutil.copyfile(f"{self._path}{end}", f"{self._path}.copy{end}")
         Path(f"{self._path}.copy-state").unlink(missing_ok=True)  # of an earlier copy
@@ -52,7 +52,7 @@ class Disk:
 
 
 @waiting
-async def test_a_quick_callee_hears_nothing_of_what_is_refused(tmp_path: Path) -> None:
+async def test_refused_request_reaches_no_local_callee(tmp_path: Path) -> None:
     disk, app = Disk(tmp_path), App()
     runs: list[int] = []
 
@@ -62,7 +62,7 @@ async def test_a_quick_callee_hears_nothing_of_what_is_refused(tmp_path: Path) -
         return n
 
     async with hub(disk.settings, app) as place, posters(place.port) as (peer,):
-        disk.take(place)
+        disk.serve(place)
         disk.is_full = True
         assert error_of(await peer.outcome("k1", ask("k1", "work", [1]))) == ("busy", True)
         disk.is_full = False
@@ -70,10 +70,10 @@ async def test_a_quick_callee_hears_nothing_of_what_is_refused(tmp_path: Path) -
 
 
 @waiting
-async def test_a_callee_elsewhere_hears_nothing_of_it_either(tmp_path: Path) -> None:
+async def test_refused_request_reaches_no_remote_callee(tmp_path: Path) -> None:
     disk = Disk(tmp_path)
     async with hub(disk.settings) as place, posters(place.port) as (peer,):
-        disk.take(place)
+        disk.serve(place)
         callee = await served(place)
         disk.is_full = True
         assert error_of(await peer.outcome("k1", ask("k1", "work", 1))) == ("busy", True)
@@ -83,48 +83,48 @@ async def test_a_callee_elsewhere_hears_nothing_of_it_either(tmp_path: Path) -> 
 
 
 @waiting
-async def test_whose_request_is_accepted_is_known_to_the_store(tmp_path: Path) -> None:
+async def test_peer_of_an_accepted_request_is_stored(tmp_path: Path) -> None:
     disk = Disk(tmp_path)
     async with hub(disk.settings) as place, posters(place.port) as (peer,):
-        disk.take(place)
+        disk.serve(place)
         await served(place)
         disk.is_full = True
         assert error_of(await peer.outcome("k1", ask("k1", "work", 1))) == ("busy", True)
         disk.is_full = False
-        number, said = 2, await peer.until("a", ask("k2", "work", 2))
-        while "e" in said:
+        number, message = 2, await peer.until("a", ask("k2", "work", 2))
+        while "e" in message:
             number += 1
             await asyncio.sleep(SOON / 100)
-            said = await peer.until("a", ask(f"k{number}", "work", number))
-        found = disk.content()
-        assert said["i"] in [each.key.removeprefix("work#") for each in found.requests]
-        assert peer.peer in {each.peer for each in found.peers}
+            message = await peer.until("a", ask(f"k{number}", "work", number))
+        records = disk.stored_records()
+        assert message["i"] in [each.key.removeprefix("work#") for each in records.requests]
+        assert peer.peer in {each.peer for each in records.peers}
 
 
 @waiting
-async def test_an_older_value_does_not_replace_a_newer_one(tmp_path: Path) -> None:
+async def test_older_value_does_not_replace_a_newer_one(tmp_path: Path) -> None:
     disk = Disk(tmp_path)
     async with hub(disk.settings) as place:
-        disk.take(place)
+        disk.serve(place)
         peer = await place.lrpm()
         disk.is_full = True
         peer.text('[40,300,"hub.publish",{"topic":"news","data":"old","retain":true},{}]')
         assert BUSY in await peer.heard()
         disk.is_full = False
-        number, said = 300, BUSY
-        while BUSY in said:
+        number, message = 300, BUSY
+        while BUSY in message:
             await asyncio.sleep(SOON / 100)
             number += 1
             peer.text(f'[40,{number},"hub.publish",{{"topic":"news","data":"new","retain":true}},{{}}]')
-            said = await peer.heard()
-        assert [each.payload for each in disk.content().retained] == [b'"new"']
+            message = await peer.heard()
+        assert [each.payload for each in disk.stored_records().retained] == [b'"new"']
 
 
 @waiting
 async def test_push_and_retain_are_refused_while_plain_publications_are_delivered(tmp_path: Path) -> None:
     disk = Disk(tmp_path)
     async with hub(disk.settings) as place:
-        disk.take(place)
+        disk.serve(place)
         keeping = place.server.exchange.persister
         peer, worker = await place.lrpm(), await place.lrpm()
         worker.text('[63,300,"news",{}]')
@@ -140,7 +140,7 @@ async def test_push_and_retain_are_refused_while_plain_publications_are_delivere
         peer.text('[40,340,"hub.publish",{"topic":"news","data":"read all about it"},{}]')
         assert "hub.err" not in await peer.heard()
         assert "read all about it" in await worker.heard()
-        assert keeping.backlog_size <= 2  # the first job that was refused, and the first value
+        assert keeping.backlog_size <= 2  # the first refused job, and the first value
         answer = await http(place.port, "/readyz")
         assert answer.startswith("HTTP/1.1 503")
         assert answer.endswith("the store cannot be written\n")
@@ -150,5 +150,5 @@ async def test_push_and_retain_are_refused_while_plain_publications_are_delivere
         assert place.server.exchange.hub.stats()["queues"] == {}
         peer.text('[40,341,"hub.push",{"queue":"q","data":1},{}]')
         assert '"waiting":1' in await peer.heard()
-        assert not disk.content().dead_jobs
-        assert [each.payload for each in disk.content().jobs] == [b"1"]
+        assert not disk.stored_records().dead_jobs
+        assert [each.payload for each in disk.stored_records().jobs] == [b"1"]

@@ -1,4 +1,4 @@
-"""A stranger fills its share of the durable requests, and all others get through: with workers, and after a restart."""
+"""Shares of durable requests: one owner fills its share, and all others are served, also after a restart."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -18,25 +18,25 @@ SHARE = 15
 
 def shared(path: Path) -> Settings:
     ada = IdentitySettings("ada", token=Secret("t"))
-    given = settings(auth=AuthSettings(identity=(ada,)), limits=LimitSettings(max_owed=MOST))
-    return replace(given, store=StoreSettings(path=str(path), settle=120.0))
+    hub_settings = settings(auth=AuthSettings(identity=(ada,)), limits=LimitSettings(max_owed=MOST))
+    return replace(hub_settings, store=StoreSettings(path=str(path), settle=120.0))
 
 
 def stranger(place: Place) -> Poster:
     return Poster(place.port, address=STRANGER)
 
 
-def everybody_else(place: Place) -> list[Poster]:
+def other_owners(place: Place) -> list[Poster]:
     return [Poster(place.port, address=OTHER), Poster(place.port, address=STRANGER, Authorization="Bearer t")]
 
 
-async def first_of(peer: Poster, r: str, target: str) -> Message:
-    """Return what the peer hears of a request at first."""
-    said = await peer.post(ask(r, target, 1), wait=SOON)
-    while not (found := [each for each in said if each.get("i") == r]):
-        said = await peer.post(wait=SOON)
+async def first_message(peer: Poster, r: str, target: str) -> Message:
+    """Return the first message about a request."""
+    messages = await peer.post(ask(r, target, 1), wait=SOON)
+    while not (matching := [each for each in messages if each.get("i") == r]):
+        messages = await peer.post(wait=SOON)
     await peer.close()
-    return found[0]
+    return matching[0]
 
 
 def is_busy(message: Message) -> bool:
@@ -44,27 +44,27 @@ def is_busy(message: Message) -> bool:
 
 
 @waiting
-async def test_others_get_through_while_a_stranger_fills_its_share_and_after_a_restart(tmp_path: Path) -> None:
-    given = shared(tmp_path / "store.db")
-    async with hub(given) as place:
+async def test_full_share_of_one_owner_does_not_affect_others(tmp_path: Path) -> None:
+    hub_settings = shared(tmp_path / "store.db")
+    async with hub(hub_settings) as place:
         worker = await served(place, "gone")
         worker.text("M2\nhub:unregister\ngone")
         assert await worker.heard() == "R2\nnull"
         peers = [stranger(place) for _ in range(3)]
-        heard = [await first_of(peers[number % 3], str(number), "gone") for number in range(SHARE)]
-        assert not any(map(is_busy, heard))
-        assert is_busy(await first_of(stranger(place), "more", "gone"))
-        for each in everybody_else(place):
-            assert not is_busy(await first_of(each, "1", "gone"))
+        first_messages = [await first_message(peers[number % 3], str(number), "gone") for number in range(SHARE)]
+        assert not any(map(is_busy, first_messages))
+        assert is_busy(await first_message(stranger(place), "more", "gone"))
+        for each in other_owners(place):
+            assert not is_busy(await first_message(each, "1", "gone"))
         await served(place, "live")
-        for each in (stranger(place), *everybody_else(place)):
-            assert "e" not in await first_of(each, "2", "live")
+        for each in (stranger(place), *other_owners(place)):
+            assert "e" not in await first_message(each, "2", "live")
         assert place.server.exchange.hub.stats()["owed"] == SHARE + 2 + 3
-    async with hub(given) as place:
+    async with hub(hub_settings) as place:
         assert place.server.exchange.hub.stats()["owed"] == SHARE + 2 + 3
-        assert is_busy(await first_of(stranger(place), "more", "gone"))
+        assert is_busy(await first_message(stranger(place), "more", "gone"))
         await served(place, "live")
-        for each in everybody_else(place):
-            assert "e" not in await first_of(each, "3", "live")
+        for each in other_owners(place):
+            assert "e" not in await first_message(each, "3", "live")
         await served(place, "gone")
-        assert not is_busy(await first_of(stranger(place), "again", "gone"))
+        assert not is_busy(await first_message(stranger(place), "again", "gone"))

@@ -1,4 +1,4 @@
-"""A hub whose disk is full: it refuses what it cannot keep, keeps what it accepted, and serves everybody else."""
+"""A hub with a full disk: it refuses requests that it cannot store, and serves everything else."""
 
 import asyncio
 import resource
@@ -20,7 +20,7 @@ NUMBERS = range(1, 6)
 
 
 def no_room(process: Process, store: Path) -> None:
-    """Let none of its files grow beyond what the store's log has now."""
+    """Forbid files to grow beyond the current size of the store's log."""
     if not hasattr(resource, "prlimit"):
         pytest.skip("the limits of a process that runs can only be changed on Linux")
     size = store.with_name(f"{store.name}-wal").stat().st_size
@@ -31,23 +31,23 @@ def room(process: Process) -> None:
     resource.prlimit(process.pid, resource.RLIMIT_FSIZE, (NO_LIMIT, NO_LIMIT))
 
 
-async def asked(callee: WirePeer, wanted: object) -> str:
-    """The number of the call with this argument; a request may reach the callee and be refused all the same."""
+async def call_number(callee: WirePeer, argument_of_call: object) -> str:
+    """Return the number of the call with this argument; a refused request may still reach the callee."""
     while True:
         number, method, argument = (await callee.heard()).split("\n")
         assert (number[0], method) == ("M", "work")
-        if argument == str(wanted):
+        if argument == str(argument_of_call):
             return number[1:]
 
 
 async def accepted(peer: Poster, r: str, argument: object) -> Message:
-    said = await peer.until("a", ask(r, "work", argument))
-    assert (said["i"], "e" in said) == (r, False)
-    return said
+    message = await peer.until("a", ask(r, "work", argument))
+    assert (message["i"], "e" in message) == (r, False)
+    return message
 
 
 async def refused(peer: Poster, r: str, argument: object) -> str:
-    """Ask what cannot be kept; return why."""
+    """Send a request that cannot be stored; return the reason of the refusal."""
     refusal = await peer.outcome(r, ask(r, "work", argument))
     assert error_of(refusal) == ("busy", True)
     assert refusal["e"]["type"] == "local"
@@ -57,40 +57,40 @@ async def refused(peer: Poster, r: str, argument: object) -> str:
 
 
 async def calls(place: Elsewhere, callee: WirePeer) -> None:
-    """Call the method as somebody who was promised nothing."""
+    """Call the method without a durable request."""
     caller = await place.lrpm()
     caller.text('[40,300,"work",7,{}]')
-    callee.text(f"R{await asked(callee, 7)}\n70")
+    callee.text(f"R{await call_number(callee, 7)}\n70")
     assert await caller.heard() == "[41,300,70,{}]"
     caller.leave()
 
 
 @waiting
-async def test_new_requests_are_refused_until_there_is_room_and_others_are_served(tmp_path: Path) -> None:
+async def test_full_disk_refuses_durable_requests_only(tmp_path: Path) -> None:
     store = tmp_path / "store.db"
     async with hub_process("--set", f"store.path={store}") as (process, port), posters(port) as (peer,):
         place = Elsewhere(port)
         callee = await served(place)
         await accepted(peer, "k1", 1)
-        early = await asked(callee, 1)
+        early = await call_number(callee, 1)
         no_room(process, store)
         for r in ("k2", "k3"):
             assert "it cannot be kept now" in await refused(peer, r, 2)
         await calls(place, callee)
-        # What was accepted is worked on; its answer waits in memory.
+        # Accepted requests run; their answers wait in memory.
         callee.text(f"R{early}\n10")
         assert await peer.post(wait=QUIET) == []
         room(process)
         answer = await peer.outcome("k1")
         assert answer["d"] == 10
         await accepted(peer, "k4", 4)
-        callee.text(f"R{await asked(callee, 4)}\n40")
+        callee.text(f"R{await call_number(callee, 4)}\n40")
         assert (await peer.outcome("k4", {"i": answer["a"]}))["d"] == 40
         assert process.returncode is None
 
 
 @waiting
-async def test_what_was_accepted_outlives_a_hub_that_is_killed_while_its_disk_is_full(tmp_path: Path) -> None:
+async def test_accepted_requests_survive_a_kill_with_a_full_disk(tmp_path: Path) -> None:
     store = tmp_path / "store.db"
     async with hub_process("--set", f"store.path={store}") as (process, port), posters(port) as (peer,):
         callee = await served(Elsewhere(port))
@@ -98,7 +98,7 @@ async def test_what_was_accepted_outlives_a_hub_that_is_killed_while_its_disk_is
             await accepted(peer, f"k{n}", n)
         no_room(process, store)
         for n in NUMBERS:
-            callee.text(f"R{await asked(callee, n)}\n{n}0")
+            callee.text(f"R{await call_number(callee, n)}\n{n}0")
         await refused(peer, "late", 6)
         process.kill()
         await asyncio.wait_for(process.wait(), PATIENCE)
@@ -106,7 +106,7 @@ async def test_what_was_accepted_outlives_a_hub_that_is_killed_while_its_disk_is
         again.peer = peer.peer
         callee = await served(Elsewhere(port))
         for n in NUMBERS:
-            callee.text(f"R{await asked(callee, n)}\n{n}0")
+            callee.text(f"R{await call_number(callee, n)}\n{n}0")
         answers: dict[str, object] = {}
         while len(answers) < len(NUMBERS):
             answers |= {each["i"]: each["d"] for each in await again.post(wait=5) if "d" in each}
@@ -115,9 +115,9 @@ async def test_what_was_accepted_outlives_a_hub_that_is_killed_while_its_disk_is
 
 
 @waiting
-async def test_what_fits_is_accepted_where_something_larger_was_not(tmp_path: Path) -> None:
-    given = replace(settings(), store=StoreSettings(path=str(tmp_path / "store.db")))
-    async with hub(given) as place, posters(place.port) as (peer,):
+async def test_smaller_request_is_accepted_after_a_larger_one_was_refused(tmp_path: Path) -> None:
+    hub_settings = replace(settings(), store=StoreSettings(path=str(tmp_path / "store.db")))
+    async with hub(hub_settings) as place, posters(place.port) as (peer,):
         store = place.server.exchange.persister.store
         assert store is not None
         connection = store._connection
@@ -128,7 +128,7 @@ async def test_what_fits_is_accepted_where_something_larger_was_not(tmp_path: Pa
         assert "its disk is full" in await refused(peer, "large", LARGE)
         await accepted(peer, "small", 1)
         # An answer that does not fit waits until it does.
-        callee.text(f"R{await asked(callee, 1)}\n{LARGE}")
+        callee.text(f"R{await call_number(callee, 1)}\n{LARGE}")
         assert await peer.post(wait=QUIET) == []
         connection.execute("PRAGMA max_page_count = 1000000").fetchone()
         answer = await peer.outcome("small")

@@ -1,4 +1,4 @@
-"""NQ over HTTP: POST says and hears. Raw requests, a real hub, real sockets."""
+"""NQ over HTTP: raw requests to a real hub over real sockets."""
 
 import asyncio
 import json
@@ -20,9 +20,9 @@ from tests.support.raw_peers import PATIENCE, http, hub, settings
 
 P = ParamSpec("P")
 SOON = 60.0
-"""Seconds within which something must have happened that takes a few milliseconds."""
+"""Seconds of patience for events that take a few milliseconds."""
 QUIET = 0.15
-"""Seconds in which nothing is to happen."""
+"""Seconds in which nothing may happen."""
 TOKENS = AuthSettings(
     anonymous="never",
     identity=(IdentitySettings("ann", token=Secret("of-ann")), IdentitySettings("bob", token=Secret("of-bob"))),
@@ -30,7 +30,7 @@ TOKENS = AuthSettings(
 
 
 def waiting(test: Callable[P, Coroutine[object, object, None]]) -> Callable[P, None]:
-    """Run a coroutine as a test, which must not take long."""
+    """Run a coroutine as a test with a time limit."""
 
     @wraps(test)
     def run(*args: P.args, **kwargs: P.kwargs) -> None:
@@ -43,11 +43,11 @@ def error_of(message: Message) -> tuple[str, bool]:
     return message["e"]["err"], message["e"]["fatal"]
 
 
-# Requests and answers.
+# Requests and responses.
 
 
 @waiting
-async def test_a_request_is_accepted_answered_and_acknowledged() -> None:
+async def test_request_is_accepted_answered_and_acknowledged() -> None:
     async with hub() as place, posters(place.port) as (peer,):
         callee = await served(place)
         (acceptance,) = await peer.post(ask("k1", "work", {"x": 1}))
@@ -57,7 +57,7 @@ async def test_a_request_is_accepted_answered_and_acknowledged() -> None:
         callee.text("R1\n42")
         answer = {**acceptance, "d": 42}
         assert await peer.post(wait=5) == [answer]
-        # A repeat, with other data or not, is the same request; nobody runs it again.
+        # A repeat, with other data or not, is the same request and does not run again.
         assert await peer.post(ask("k1", "work", {"x": 2})) == [answer]
         assert await peer.post({"i": answer["a"]}) == []
         (over,) = await peer.post(ask("k1", "work", {"x": 1}))
@@ -67,7 +67,7 @@ async def test_a_request_is_accepted_answered_and_acknowledged() -> None:
 
 
 @waiting
-async def test_an_answer_comes_again_until_it_is_acknowledged() -> None:
+async def test_answer_is_repeated_until_acknowledged() -> None:
     async with hub() as place, posters(place.port) as (peer,):
         (answer,) = await peer.post(ask("k1", "hub-echo", "hi"))
         assert (answer["i"], answer["d"]) == ("k1", "hi")
@@ -78,7 +78,7 @@ async def test_an_answer_comes_again_until_it_is_acknowledged() -> None:
 
 
 @waiting
-async def test_a_poll_tells_what_became_of_a_request() -> None:
+async def test_poll_returns_the_state_of_a_request() -> None:
     async with hub() as place, posters(place.port) as (peer,):
         callee = await served(place)
         await peer.post(ask("k1", "work"))
@@ -93,18 +93,18 @@ async def test_a_poll_tells_what_became_of_a_request() -> None:
 
 
 @waiting
-async def test_a_batch_is_answered_by_a_batch_and_one_bad_element_costs_the_others_nothing() -> None:
+async def test_invalid_element_of_a_batch_fails_alone() -> None:
     async with hub() as place, posters(place.port) as (peer,):
-        said = await peer.post(
+        messages = await peer.post(
             ask("1", data=1), {"r": "2", "a": "3"}, {"nothing": 1}, ask("4", "no-such"), ask("5", data=5)
         )
-        assert {each["i"]: each["d"] for each in said if "d" in each} == {"1": 1, "5": 5}
-        failures = {each.get("i", ""): error_of(each) for each in said if "e" in each}
+        assert {each["i"]: each["d"] for each in messages if "d" in each} == {"1": 1, "5": 5}
+        failures = {each.get("i", ""): error_of(each) for each in messages if "e" in each}
         assert failures == {"2": ("malformed", True), "": ("malformed", True), "4": ("notarget", True)}
 
 
 @waiting
-async def test_a_thousand_requests_in_one_batch() -> None:
+async def test_batch_of_1000_requests_is_answered() -> None:
     async with hub() as place, posters(place.port) as (peer,):
         answers = {each["i"]: each for each in await peer.post(*(ask(f"k{n}", data=n) for n in range(1000)))}
         while len(answers) < 1000:
@@ -114,7 +114,7 @@ async def test_a_thousand_requests_in_one_batch() -> None:
 
 
 @waiting
-async def test_an_idle_poll_hears_nothing_and_gets_an_id() -> None:
+async def test_idle_poll_is_empty_and_gets_an_id() -> None:
     async with hub() as place, posters(place.port) as (peer,):
         answer = await peer.raw(b"[]")
         assert (answer.status, answer.body, answer.headers["content-type"]) == (200, b"[]", "application/json")
@@ -129,7 +129,7 @@ async def test_an_idle_poll_hears_nothing_and_gets_an_id() -> None:
 
 
 @waiting
-async def test_a_long_poll_is_answered_as_soon_as_something_is_due_and_not_before() -> None:
+async def test_long_poll_is_answered_when_a_message_is_due() -> None:
     async with hub() as place, posters(place.port) as (peer,):
         callee = await served(place)
         await peer.post(ask("k1", "work"))
@@ -142,7 +142,7 @@ async def test_a_long_poll_is_answered_as_soon_as_something_is_due_and_not_befor
 
 
 @waiting
-async def test_a_long_poll_that_hears_nothing_ends_in_time() -> None:
+async def test_idle_long_poll_ends_in_time() -> None:
     async with hub() as place, posters(place.port) as (peer,):
         start = time.monotonic()
         assert await peer.post(wait=0.2) == []
@@ -150,14 +150,14 @@ async def test_a_long_poll_that_hears_nothing_ends_in_time() -> None:
 
 
 @waiting
-async def test_what_is_due_at_once_waits_for_nothing() -> None:
+async def test_due_message_is_sent_without_a_wait() -> None:
     async with hub() as place, posters(place.port) as (peer,):
         (answer,) = await asyncio.wait_for(peer.post(ask("k1", data=1), wait=30), SOON)
         assert answer["d"] == 1
 
 
 @waiting
-async def test_a_second_question_releases_the_first_and_hears_what_is_due() -> None:
+async def test_second_poll_releases_the_first() -> None:
     async with hub() as place, posters(place.port, 2) as (first, second):
         callee = await served(place)
         await first.post(ask("k1", "work"))
@@ -172,7 +172,7 @@ async def test_a_second_question_releases_the_first_and_hears_what_is_due() -> N
 
 
 @waiting
-async def test_a_poller_that_disappears_while_it_waits_gets_its_answer_when_it_comes_back() -> None:
+async def test_lost_poller_gets_its_answer_when_it_returns() -> None:
     async with hub() as place, posters(place.port) as (peer,):
         callee = await served(place)
         await peer.post(ask("k1", "work"))
@@ -186,22 +186,22 @@ async def test_a_poller_that_disappears_while_it_waits_gets_its_answer_when_it_c
 
 
 def http_tasks() -> list[object]:
-    """What the hub does for HTTP clients that wait."""
+    """The hub's tasks for waiting HTTP clients."""
     return [task for task in asyncio.all_tasks() if "_answer_later" in repr(task)]
 
 
 async def until(condition: Callable[[], bool]) -> None:
-    """Wait for what nobody tells of."""
+    """Wait for a condition without an event."""
     while not condition():  # noqa: ASYNC110  see above
         await asyncio.sleep(0.005)
 
 
-# Who is who.
+# Identity.
 
 
 @pytest.mark.parametrize("given", ["0" * 32, "x", "ž" * 20, "a" * 4000, "%00"])
 @waiting
-async def test_an_unknown_id_gets_a_new_one(given: str) -> None:
+async def test_unknown_id_is_replaced(given: str) -> None:
     async with hub() as place, posters(place.port) as (peer,):
         answer = await peer.raw(b"[]", **{"NQ-Peer": given.encode().decode("latin-1")})
         assert answer.status == 200
@@ -210,7 +210,7 @@ async def test_an_unknown_id_gets_a_new_one(given: str) -> None:
 
 
 @waiting
-async def test_a_cookie_does_what_the_header_does_and_the_header_wins() -> None:
+async def test_cookie_identifies_the_peer_unless_a_header_does() -> None:
     async with hub() as place, posters(place.port, 3) as (peer, browser, other):
         await peer.post(ask("k1", data="kept"))
         await other.post()
@@ -222,7 +222,7 @@ async def test_a_cookie_does_what_the_header_does_and_the_header_wins() -> None:
 
 
 @waiting
-async def test_an_id_is_of_no_use_to_who_shows_another_token_or_none() -> None:
+async def test_id_is_useless_with_another_token_or_none() -> None:
     async with hub(settings(auth=TOKENS)) as place, posters(place.port, 2) as (ann, thief):
         ann.headers["Authorization"] = "Bearer of-ann"
         (answer,) = await ann.post(ask("k1", data="secret"))
@@ -235,7 +235,7 @@ async def test_an_id_is_of_no_use_to_who_shows_another_token_or_none() -> None:
 
 
 @waiting
-async def test_a_wrong_token_is_a_401_and_leaves_nobody_behind() -> None:
+async def test_wrong_token_is_401_and_leaves_no_session() -> None:
     async with hub(settings(auth=TOKENS)) as place, posters(place.port) as (peer,):
         for _ in range(3):
             answer = await peer.raw(packed(ask("k1")), Authorization="Bearer wrong")
@@ -246,18 +246,18 @@ async def test_a_wrong_token_is_a_401_and_leaves_nobody_behind() -> None:
 
 
 @waiting
-async def test_without_a_token_nobody_comes_in_where_there_are_only_secrets() -> None:
+async def test_missing_token_is_refused_if_all_identities_have_secrets() -> None:
     auth = AuthSettings(anonymous="never", identity=(IdentitySettings("ann", secret=Secret("s")),))
     async with hub(settings(auth=auth)) as place, posters(place.port) as (peer,):
         assert (await peer.raw(packed(ask("k1")))).status == 401
         assert len(place.server.resumable_sessions) == 0
 
 
-# Two ways.
+# Calls to HTTP peers.
 
 
 @waiting
-async def test_an_http_peer_serves_others_by_polling() -> None:
+async def test_http_peer_serves_calls_by_polling() -> None:
     async with hub() as place, posters(place.port) as (worker,):
         (granted,) = await worker.post(ask("k1", "hub-register", {"name": "account-get_balance"}))
         assert granted["d"] is None
@@ -277,7 +277,7 @@ async def test_an_http_peer_serves_others_by_polling() -> None:
 
 
 @waiting
-async def test_one_http_peer_serves_another() -> None:
+async def test_http_peer_serves_another_http_peer() -> None:
     async with hub() as place, posters(place.port, 2) as (worker, caller):
         await worker.post(ask("k1", "hub-register", "work"))
         asking = asyncio.ensure_future(caller.until("d", ask("k1", "work", [1])))
@@ -288,7 +288,7 @@ async def test_one_http_peer_serves_another() -> None:
 
 
 @waiting
-async def test_an_http_subscriber_hears_events_with_its_next_poll() -> None:
+async def test_http_subscriber_gets_events_with_its_next_poll() -> None:
     async with hub() as place, posters(place.port) as (reader,):
         (granted,) = await reader.post(ask("k1", "hub-subscribe", {"topic": "news", "id": "n"}))
         await reader.post({"i": granted["a"]})
@@ -308,7 +308,7 @@ async def test_an_http_subscriber_hears_events_with_its_next_poll() -> None:
 
 
 @waiting
-async def test_a_request_waits_for_somebody_to_serve_it() -> None:
+async def test_request_waits_for_a_callee() -> None:
     async with hub() as place, posters(place.port) as (peer,):
         first = await served(place)
         await peer.post(ask("k1", "work", 1))
@@ -319,8 +319,8 @@ async def test_a_request_waits_for_somebody_to_serve_it() -> None:
         assert acceptance["i"] == "k2"
         second = await place.umq()
         second.text("M1\nhub:register\nwork")
-        heard = {await second.heard() for _ in range(3)}
-        assert heard == {"R1\nnull", "M1\nwork\n1", "M2\nwork\n2"}
+        received = {await second.heard() for _ in range(3)}
+        assert received == {"R1\nnull", "M1\nwork\n1", "M2\nwork\n2"}
         second.text("R1\n10")
         second.text("R2\n20")
         answers: dict[str, object] = {}
@@ -330,7 +330,7 @@ async def test_a_request_waits_for_somebody_to_serve_it() -> None:
 
 
 @waiting
-async def test_a_request_is_cancelled() -> None:
+async def test_request_can_be_cancelled() -> None:
     async with hub() as place, posters(place.port) as (peer,):
         await served(place)
         (acceptance,) = await peer.post(ask("k1", "work"))
@@ -338,12 +338,12 @@ async def test_a_request_is_cancelled() -> None:
         assert (end["i"], error_of(end)) == ("k1", ("cancelled", True))
 
 
-# What is refused, and how.
+# Refusals.
 
 
 @pytest.mark.parametrize("body", [b"", b"{", b"nonsense", b"[1]", b'"text"', b"\xff\xfe", b"[" * 100_000, b"null"])
 @waiting
-async def test_what_is_no_message_is_complained_about_and_costs_nothing(body: bytes) -> None:
+async def test_invalid_message_is_reported_and_ignored(body: bytes) -> None:
     async with hub() as place, posters(place.port) as (peer,):
         answer = await peer.raw(body)
         assert answer.status == 200
@@ -355,7 +355,7 @@ async def test_what_is_no_message_is_complained_about_and_costs_nothing(body: by
 
 
 @waiting
-async def test_what_is_nested_too_deeply_is_refused_alone() -> None:
+async def test_too_deep_message_is_refused_alone() -> None:
     async with hub() as place, posters(place.port) as (peer,):
         deep = b'{"t":"hub-echo","r":"deep","d":' + b"[" * 5000 + b"]" * 5000 + b"}"
         answer = await peer.raw(b"[" + deep + b',{"t":"hub-echo","r":"flat","d":1}]')
@@ -376,7 +376,7 @@ async def test_what_is_nested_too_deeply_is_refused_alone() -> None:
     ],
 )
 @waiting
-async def test_half_of_a_surrogate_pair_is_no_text(message: Message) -> None:
+async def test_lone_surrogate_is_refused(message: Message) -> None:
     async with hub() as place, posters(place.port) as (peer,):
         await served(place)
         (complaint,) = await peer.post(message)
@@ -385,7 +385,7 @@ async def test_half_of_a_surrogate_pair_is_no_text(message: Message) -> None:
 
 
 @waiting
-async def test_a_body_that_is_too_large_is_a_413() -> None:
+async def test_too_large_body_is_413() -> None:
     given = settings(limits=LimitSettings(max_text=3000))
     async with hub(given) as place, posters(place.port, 2) as (peer, other):
         assert (await peer.raw(b"[" + b" " * 3000 + b"]")).status == 413
@@ -393,7 +393,7 @@ async def test_a_body_that_is_too_large_is_a_413() -> None:
 
 
 @waiting
-async def test_other_methods_are_told_what_the_path_is_for() -> None:
+async def test_other_methods_get_an_explanation() -> None:
     async with hub() as place:
         answer = await http(place.port, "/nq")
         assert answer.startswith("HTTP/1.1 426 ")
@@ -405,7 +405,7 @@ async def test_other_methods_are_told_what_the_path_is_for() -> None:
 
 
 @waiting
-async def test_a_post_to_another_path_is_refused() -> None:
+async def test_post_to_another_path_is_refused() -> None:
     async with hub() as place:
         for path, status in (
             ("/umq", 405),
@@ -421,7 +421,7 @@ async def test_a_post_to_another_path_is_refused() -> None:
 
 @pytest.mark.parametrize("query", ["wait=x", "wait=-1", "wait=nan", "wait=1;2", "a=1&" * 9 + "wait=1"])
 @waiting
-async def test_a_wait_that_is_no_time_is_a_400(query: str) -> None:
+async def test_invalid_wait_is_400(query: str) -> None:
     async with hub() as place, posters(place.port) as (peer,):
         answer = await peer.raw(packed(ask("k1")), f"/nq?{query}")
         assert (answer.status, b"`wait` is a number of seconds" in answer.body) == (400, True)
@@ -430,34 +430,34 @@ async def test_a_wait_that_is_no_time_is_a_400(query: str) -> None:
 
 @pytest.mark.parametrize("query", ["wait=", "other=1", "wait=0&wait=30", "wait=0e9"])
 @waiting
-async def test_a_wait_that_says_nothing_is_none(query: str) -> None:
+async def test_empty_wait_is_no_wait(query: str) -> None:
     async with hub() as place, posters(place.port) as (peer,):
         answer = await asyncio.wait_for(peer.raw(b"[]", f"/nq?{query}"), SOON)
         assert (answer.status, answer.body) == (200, b"[]")
 
 
 @waiting
-async def test_a_page_from_elsewhere_reaches_nobody() -> None:
+async def test_foreign_page_is_refused() -> None:
     async with hub() as place, posters(place.port) as (peer,):
         assert (await peer.raw(b"[]", Origin="https://evil.example")).status == 403
         assert len(place.server.resumable_sessions) == 0
 
 
-# Peers that mean harm.
+# Hostile peers.
 
 
 @pytest.mark.parametrize(
     "cookie", ['"' * 8000 + "\\" * 7000, "=" * 15_000, "fiveways-nq=\\777", "fiveways-nq", "é=ž", "a=1;" * 3000, ";"]
 )
 @waiting
-async def test_garbage_in_a_cookie_is_nobodys_id_and_costs_no_time(cookie: str) -> None:
+async def test_garbage_in_a_cookie_is_ignored_quickly(cookie: str) -> None:
     async with hub() as place, posters(place.port) as (peer,):
         answer = await asyncio.wait_for(peer.raw(b"[]", Cookie=cookie.encode().decode("latin-1")), SOON)
         assert answer.status == 200
 
 
 @waiting
-async def test_a_flood_of_headers_is_refused_and_makes_no_peer() -> None:
+async def test_too_many_headers_are_refused_without_a_session() -> None:
     async with hub() as place, posters(place.port, 2) as (peer, other):
         flood = {f"X-{number}": "x" * 100 for number in range(1000)}
         assert (await peer.raw(b"[]", **flood)).status == 431
@@ -466,7 +466,7 @@ async def test_a_flood_of_headers_is_refused_and_makes_no_peer() -> None:
 
 
 @waiting
-async def test_who_guesses_ids_learns_nothing() -> None:
+async def test_guessed_ids_reveal_nothing() -> None:
     async with hub() as place, nothing_left(300), posters(place.port, 2) as (peer, thief):
         await peer.post(ask("k1", data="secret"))
         for number in range(300):
@@ -476,14 +476,14 @@ async def test_who_guesses_ids_learns_nothing() -> None:
 
 
 @waiting
-async def test_others_do_not_see_the_id_of_a_peer() -> None:
+async def test_peer_id_is_hidden_from_others() -> None:
     async with hub() as place, posters(place.port) as (peer,):
         await peer.post(ask("k1", "hub-set", {"name": "colour", "value": "red"}))
         other = await place.lrpm()
         other.text('[40,300,"hub.peers",null,{}]')
-        told = await other.heard()
-        assert peer.peer not in told
-        (name,) = [each["peer"] for each in json.loads(told)[2]["peers"] if each["protocol"] == "nq"]
+        frame = await other.heard()
+        assert peer.peer not in frame
+        (name,) = [each["peer"] for each in json.loads(frame)[2]["peers"] if each["protocol"] == "nq"]
         thief = Poster(place.port, name)
         await thief.post()
         assert thief.peer != peer.peer
@@ -493,28 +493,28 @@ async def test_others_do_not_see_the_id_of_a_peer() -> None:
 
 
 @waiting
-async def test_a_peer_that_never_acknowledges_is_refused_more_in_its_own_protocol() -> None:
+async def test_peer_without_acknowledgements_gets_busy() -> None:
     given = settings(limits=LimitSettings(max_pending=500))
     async with hub(given) as place, posters(place.port) as (peer,):
-        heard: dict[str, Message] = {}
+        received: dict[str, Message] = {}
         for first in range(0, 10_000, 1000):
             for each in await peer.post(*(ask(f"k{first + number}", data=number) for number in range(1000))):
-                heard.setdefault(each["i"], each)
-        while said := [each for each in await peer.post() if each["i"] not in heard]:
-            heard |= {each["i"]: each for each in said}
-        answered = [each for each in heard.values() if "d" in each]
-        refused = {error_of(each) for each in heard.values() if "e" in each}
+                received.setdefault(each["i"], each)
+        while messages := [each for each in await peer.post() if each["i"] not in received]:
+            received |= {each["i"]: each for each in messages}
+        answered = [each for each in received.values() if "d" in each]
+        refused = {error_of(each) for each in received.values() if "e" in each}
         assert (len(answered), refused) == (500, {("busy", True)})
         await peer.post({"i": [each["a"] for each in answered]})
         (echo,) = [each for each in await peer.post(ask("new", data="well")) if each["i"] == "new"]
         assert echo["d"] == "well"
 
 
-# Many, and the end.
+# Many peers, and the end of the hub.
 
 
 @waiting
-async def test_two_thousand_peers_that_come_once_leave_nothing() -> None:
+async def test_2000_single_requests_leave_no_sessions() -> None:
     async with hub() as place, nothing_left(2000 // 20):
         async with posters(place.port, 10) as connections:
             for _ in range(200):
@@ -530,11 +530,11 @@ async def test_two_thousand_peers_that_come_once_leave_nothing() -> None:
 
 
 @waiting
-async def test_peers_that_are_silent_for_long_are_forgotten() -> None:
+async def test_silent_peers_are_forgotten() -> None:
     async with hub() as place, posters(place.port) as (peer,):
         await peer.post(ask("k1", "hub-register", "work"))
-        (standing,) = place.server.resumable_sessions._by_id.values()  # nobody waits for a day
-        place.server.resumable_sessions._end(standing)
+        (session,) = place.server.resumable_sessions._by_id.values()  # the test does not wait for a day
+        place.server.resumable_sessions._end(session)
         assert place.server.exchange.participants == {}
         assert place.server.exchange.hub.stats()["sessions"] == 0
         old = peer.peer
@@ -543,7 +543,7 @@ async def test_peers_that_are_silent_for_long_are_forgotten() -> None:
 
 
 @waiting
-async def test_a_hub_that_is_told_to_stop_refuses_what_is_new_and_lets_the_old_end() -> None:
+async def test_stopping_hub_refuses_new_requests_and_drains_old_ones() -> None:
     given = Settings(server=ServerSettings(port=0, drain_timeout=60.0))
     async with hub(given) as place, posters(place.port, 2) as (peer, other):
         callee = await served(place)
@@ -563,7 +563,7 @@ async def test_a_hub_that_is_told_to_stop_refuses_what_is_new_and_lets_the_old_e
 
 
 @waiting
-async def test_term_answers_a_poll_that_waits_and_exits_with_zero() -> None:
+async def test_sigterm_answers_a_waiting_poll_and_exits_with_0() -> None:
     async with hub_process() as (process, port), posters(port) as (peer,):
         await peer.post()
         poll = asyncio.ensure_future(peer.raw(b"[]", "/nq?wait=30"))

@@ -1,4 +1,4 @@
-"""A client of NQ, and a hub that is killed again and again in the middle of its calls."""
+"""An NQ client, and a hub that is killed repeatedly in the middle of calls."""
 
 import asyncio
 from collections import Counter
@@ -14,12 +14,12 @@ from fiveways.client.peer import Peer
 
 KILLS = 5
 BACKOFF = (0.05, 0.2)
-"""Short, so that there are many attempts while there is no hub."""
+"""Short, so that the client makes many attempts while there is no hub."""
 PATIENCE = 300.0
 
 
-async def killed(hub: KillableHub, caller: Peer, worker: Peer) -> AsyncIterator[object]:
-    """Kill the hub in the middle of each call, and give what the call brings."""
+async def kill_during_calls(hub: KillableHub, caller: Peer, worker: Peer) -> AsyncIterator[object]:
+    """Kill the hub in the middle of each call, and return the results."""
     began = asyncio.Event()
 
     async def twice(n: int) -> int:
@@ -38,7 +38,7 @@ async def killed(hub: KillableHub, caller: Peer, worker: Peer) -> AsyncIterator[
 
 
 @pytest.mark.parametrize("transport", ["ws", "zmq"])
-def test_calls_go_on_with_the_first_link_to_a_hub_that_is_back(
+def test_calls_continue_with_the_first_connection_to_a_restarted_hub(
     transport: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     states: Counter[ConnectionState] = Counter()
@@ -54,7 +54,7 @@ def test_calls_go_on_with_the_first_link_to_a_hub_that_is_back(
         ):
             following = asyncio.create_task(follow(caller))
             number = 0
-            async for answer in killed(hub, caller, worker):
+            async for answer in kill_during_calls(hub, caller, worker):
                 assert answer == 2 * number
                 number += 1
                 assert "did not answer our hello" not in caplog.text

@@ -1,4 +1,4 @@
-"""Authentication of NQ sessions that outlive a connection, a reload and a restart of the hub."""
+"""Authentication of NQ sessions across reconnects, a reload and a restart of the hub."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -9,16 +9,16 @@ from tests.support.nq_peers import Poster, ask, linked, posters
 from tests.support.raw_peers import Place, hub, settings
 
 
-def stored(path: Path, anonymous: AnonymousAccess = "never", shown: str = "of-ann") -> Settings:
-    """Settings with a store and with the identities ann and worker."""
-    ann = IdentitySettings("ann", token=Secret(shown), call=("work", "hub.*"))
+def settings_with_store(path: Path, anonymous: AnonymousAccess = "never", ann_login: str = "of-ann") -> Settings:
+    """Settings with a store and the identities ann and worker."""
+    ann = IdentitySettings("ann", token=Secret(ann_login), call=("work", "hub.*"))
     worker = IdentitySettings("worker", token=Secret("of-worker"))
     rules = AuthSettings(anonymous=anonymous, identity=(ann, worker))
     return replace(settings(auth=rules), store=StoreSettings(path=str(path / "store.db")))
 
 
 async def accepted(place: Place, peer: Poster) -> None:
-    """Have a request accepted that is never answered, so that the store has the session."""
+    """Return a peer with an accepted, unanswered request, so that the store has its session."""
     callee = await place.umq("of-worker")
     callee.text("M1\nhub:register\nwork")
     assert await callee.heard() == "R1\nnull"
@@ -26,31 +26,31 @@ async def accepted(place: Place, peer: Poster) -> None:
 
 
 async def denied(peer: Poster, request: str) -> bool:
-    """Whether the session may not call a method that its identity may call."""
+    """Return whether the session may not call a method that its identity may call."""
     answer = await peer.outcome(request, ask(request, "hub-get", {"name": "x"}))
     return "e" in answer and error_of(answer) == ("denied", True)
 
 
 @waiting
 async def test_stored_anonymous_session_is_refused_after_a_restart_with_anonymous_never(tmp_path: Path) -> None:
-    async with hub(stored(tmp_path, "always")) as place, posters(place.port) as (peer,):
+    async with hub(settings_with_store(tmp_path, "always")) as place, posters(place.port) as (peer,):
         await accepted(place, peer)
-        known = peer.peer
-    async with hub(stored(tmp_path)) as place, posters(place.port) as (peer,):
-        peer.peer = known
+        peer_id = peer.peer
+    async with hub(settings_with_store(tmp_path)) as place, posters(place.port) as (peer,):
+        peer.peer = peer_id
         assert (await peer.raw(b"[]")).status == 401
-        assert (await linked(place, known)).peer != known
-    async with hub(stored(tmp_path, "always")) as place, posters(place.port) as (peer,):
-        peer.peer = known
+        assert (await linked(place, peer_id)).peer != peer_id
+    async with hub(settings_with_store(tmp_path, "always")) as place, posters(place.port) as (peer,):
+        peer.peer = peer_id
         await peer.post()
-        assert peer.peer == known
+        assert peer.peer == peer_id
 
 
 @waiting
 async def test_anonymous_session_is_refused_after_a_reload_with_anonymous_never(tmp_path: Path) -> None:
-    async with hub(stored(tmp_path, "always")) as place, posters(place.port) as (peer,):
+    async with hub(settings_with_store(tmp_path, "always")) as place, posters(place.port) as (peer,):
         await peer.post()
-        place.server.reload(stored(tmp_path))
+        place.server.reload(settings_with_store(tmp_path))
         assert (await peer.raw(b"[]")).status == 401
 
 
@@ -59,49 +59,52 @@ async def test_stored_session_keeps_its_permissions_after_a_restart_and_a_reload
     tmp_path: Path,
 ) -> None:
     bearer = "Bearer of-ann"
-    async with hub(stored(tmp_path)) as place, posters(place.port, Authorization=bearer) as (peer,):
+    async with hub(settings_with_store(tmp_path)) as place, posters(place.port, Authorization=bearer) as (peer,):
         await accepted(place, peer)
-        known = peer.peer
-    async with hub(stored(tmp_path)) as place, posters(place.port, Authorization=bearer) as (peer,):
-        peer.peer = known
-        place.server.reload(stored(tmp_path))
+        peer_id = peer.peer
+    async with hub(settings_with_store(tmp_path)) as place, posters(place.port, Authorization=bearer) as (peer,):
+        peer.peer = peer_id
+        place.server.reload(settings_with_store(tmp_path))
         assert not await denied(peer, "k2")
-        place.server.reload(stored(tmp_path))
+        place.server.reload(settings_with_store(tmp_path))
         assert not await denied(peer, "k3")
-        assert peer.peer == known
+        assert peer.peer == peer_id
 
 
 @waiting
-async def test_session_that_comes_back_with_a_rotated_token_keeps_its_permissions(tmp_path: Path) -> None:
-    rotated = stored(tmp_path, shown="of-ann-2")
-    async with hub(stored(tmp_path)) as place, posters(place.port, Authorization="Bearer of-ann") as (peer,):
+async def test_session_resumed_with_a_rotated_token_keeps_its_permissions(tmp_path: Path) -> None:
+    rotated = settings_with_store(tmp_path, ann_login="of-ann-2")
+    async with (
+        hub(settings_with_store(tmp_path)) as place,
+        posters(place.port, Authorization="Bearer of-ann") as (peer,),
+    ):
         await peer.post()
-        known = peer.peer
+        peer_id = peer.peer
         place.server.reload(rotated)
         assert (await peer.raw(b"[]")).status == 401
         peer.headers["Authorization"] = "Bearer of-ann-2"
         assert not await denied(peer, "k2")
-        linking = await linked(place, known, Authorization="Bearer of-ann-2")
-        assert (linking.peer, peer.peer) == (known, known)
+        linking = await linked(place, peer_id, Authorization="Bearer of-ann-2")
+        assert (linking.peer, peer.peer) == (peer_id, peer_id)
 
 
-# How the id of a session is told.
+# Peer ids.
 
 
 @waiting
 async def test_peer_id_is_accepted_in_a_header_and_in_a_subprotocol_of_a_websocket() -> None:
     async with hub() as place, posters(place.port) as (peer,):
         await peer.post()
-        known = peer.peer
-        assert (await linked(place, **{"NQ-Peer": known})).peer == known
-        offered = {"Sec-WebSocket-Protocol": f"nq.1, nq-peer.{known}"}
-        assert (await linked(place, **offered)).peer == known
-        assert (await linked(place, known)).peer == known
-        assert (await linked(place, **{"NQ-Peer": "unknown"})).peer not in {known, "unknown"}
+        peer_id = peer.peer
+        assert (await linked(place, **{"NQ-Peer": peer_id})).peer == peer_id
+        offered = {"Sec-WebSocket-Protocol": f"nq.1, nq-peer.{peer_id}"}
+        assert (await linked(place, **offered)).peer == peer_id
+        assert (await linked(place, peer_id)).peer == peer_id
+        assert (await linked(place, **{"NQ-Peer": "unknown"})).peer not in {peer_id, "unknown"}
 
 
 @waiting
-async def test_cookie_is_secure_where_a_proxy_or_a_setting_tells_of_https() -> None:
+async def test_cookie_is_secure_if_a_proxy_or_setting_indicates_https() -> None:
     plain = settings(auth=AuthSettings(anonymous="always"))
     secure = replace(plain, nq=replace(plain.nq, secure_cookie=True))
     async with hub(plain) as place, posters(place.port) as (peer,):
@@ -114,8 +117,8 @@ async def test_cookie_is_secure_where_a_proxy_or_a_setting_tells_of_https() -> N
 
 
 @waiting
-async def test_no_answer_is_stored_by_caches(tmp_path: Path) -> None:
-    async with hub(stored(tmp_path)) as place, posters(place.port) as (peer,):
+async def test_responses_are_not_cacheable(tmp_path: Path) -> None:
+    async with hub(settings_with_store(tmp_path)) as place, posters(place.port) as (peer,):
         answers = [
             await peer.raw(b"[]", Authorization="Bearer of-ann"),
             await peer.raw(b"[]"),

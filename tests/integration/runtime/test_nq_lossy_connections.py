@@ -1,4 +1,4 @@
-"""NQ over links that drop, repeat, delay and reorder, to a real hub: every request is answered once, and run once."""
+"""NQ over connections that drop, repeat, delay and reorder messages: every request is answered and run once."""
 
 import asyncio
 from collections import Counter
@@ -20,14 +20,14 @@ from tests.support.raw_peers import Place, hub, settings
 
 CALLS = 200
 LOSS = 0.3
-"""The chance of each misfortune, for each message and each way."""
+"""Probability of each fault, per message and direction."""
 LATE = 0.2
 TICK = 0.01
 OPTIONS: dict[str, object] = {"first_wait": 0.1, "first_poll": 0.2, "longest_wait": 0.5}
 
 
-class BadWay:
-    """One direction. Messages of one packet have different fates."""
+class FaultyDirection:
+    """One direction of a faulty connection. Messages of one packet meet different faults."""
 
     def __init__(self, random: Random, arrive: Callable[[Message], None]) -> None:
         self.met: Counter[str] = Counter()
@@ -35,7 +35,7 @@ class BadWay:
         self._random = random
         self._arrive = arrive
 
-    def carry(self, payload: bytes) -> None:
+    def transfer(self, payload: bytes) -> None:
         for message in unpacked(payload):
             if self._meets("lost"):
                 continue
@@ -50,31 +50,31 @@ class BadWay:
 
 
 class Requester:
-    """A conversation at the far end of two bad ways, and what became of its requests."""
+    """A conversation behind a faulty connection, and the outcomes of its requests."""
 
     def __init__(self, seed: int) -> None:
         self._random = Random(seed)
         self._loop = asyncio.get_running_loop()
         self.talk = NqConversation(ConversationSetup("requester", Role.CLIENT, self._random, Limits(), OPTIONS))
-        self.coming = BadWay(self._random, self.hear)
-        self.going = BadWay(self._random, self.send)
+        self.coming = FaultyDirection(self._random, self.receive)
+        self.going = FaultyDirection(self._random, self.send)
         self.answers: dict[str, list[object]] = {}
         self._unsent = list(range(CALLS))
         self.outside: list[Message] = []
-        """What has arrived at the hub's door."""
+        """Packets that have reached the hub."""
 
     def send(self, message: Message) -> None:
         self.outside.append(message)
 
-    def hear(self, message: Message) -> None:
-        for word in self.talk.receive(Packet(packed(message)), self._loop.time()):
-            if isinstance(word, Result):
-                self.answers[word.id].append(None if word.body is None else word.body.value())
-            elif isinstance(word, Failure):
-                self.answers[word.id].append(word)
+    def receive(self, message: Message) -> None:
+        for received in self.talk.receive(Packet(packed(message)), self._loop.time()):
+            if isinstance(received, Result):
+                self.answers[received.id].append(None if received.body is None else received.body.value())
+            elif isinstance(received, Failure):
+                self.answers[received.id].append(received)
 
-    def turn(self) -> None:
-        """Ask for some more, say again what is overdue, and set all of it on its way."""
+    def step(self) -> None:
+        """Send new requests and overdue repetitions."""
         now = self._loop.time()
         for number in self._unsent[:4]:
             self.answers[f"{number}"] = []
@@ -84,7 +84,7 @@ class Requester:
         if deadline is not None and deadline <= now:
             assert not self.talk.wake(now)
         for packet in self.talk.take_packets():
-            self.going.carry(packet.payload)
+            self.going.transfer(packet.payload)
 
     @property
     def is_done(self) -> bool:
@@ -98,12 +98,12 @@ class Requester:
 async def over_link(requester: Requester, peer: Linked, is_over: Callable[[], bool]) -> None:
     async def listen() -> None:
         while True:
-            requester.coming.carry(packed(await peer.hear()))
+            requester.coming.transfer(packed(await peer.hear()))
 
     listening = asyncio.ensure_future(listen())
     try:
         while not is_over():
-            requester.turn()
+            requester.step()
             for message in requester.outside:
                 peer.say(message)
             requester.outside.clear()
@@ -115,13 +115,13 @@ async def over_link(requester: Requester, peer: Linked, is_over: Callable[[], bo
 
 async def over_http(requester: Requester, poster: Poster, is_over: Callable[[], bool]) -> None:
     while not is_over():
-        requester.turn()
-        said, requester.outside = requester.outside, []
-        requester.coming.carry(packed(*await poster.post(*said, wait=TICK)))
+        requester.step()
+        messages, requester.outside = requester.outside, []
+        requester.coming.transfer(packed(*await poster.post(*messages, wait=TICK)))
 
 
-def working(random: Random) -> tuple[App, Counter[int]]:
-    """An application that takes its time, and how often it was asked for what."""
+def slow_app(random: Random) -> tuple[App, Counter[int]]:
+    """A slow application, and the number of its calls by argument."""
     app, runs = App(), Counter[int]()
 
     @app.method("work")
@@ -140,16 +140,16 @@ def check(requester: Requester, runs: Counter[int]) -> None:
         assert min(way.met[each] for each in ("lost", "repeated", "late")) > CALLS * LOSS / 2, way.met
 
 
-def nothing_is_left(place: Place, peer: str) -> Callable[[], bool]:
-    """Whether the hub owes nothing to a peer, and keeps no answer for it."""
-    standing = place.server.resumable_sessions._by_id[peer]
-    return lambda: place.server.exchange.hub.is_idle(peer) and not len(standing.conversation._incoming.requests)
+def is_empty(place: Place, peer: str) -> Callable[[], bool]:
+    """Return whether the hub holds no request and no answer for a peer."""
+    session = place.server.resumable_sessions._by_id[peer]
+    return lambda: place.server.exchange.hub.is_idle(peer) and not len(session.conversation._incoming.requests)
 
 
 @pytest.mark.parametrize("seed", [1, 2])
 @waiting
-async def test_every_request_is_answered_once_over_a_bad_link(seed: int) -> None:
-    app, runs = working(Random(seed))
+async def test_every_request_is_answered_once_over_a_faulty_connection(seed: int) -> None:
+    app, runs = slow_app(Random(seed))
     async with hub(settings(), app) as place:
         requester, peer = Requester(seed), await linked(place)
         await over_link(requester, peer, lambda: requester.is_done)
@@ -157,19 +157,19 @@ async def test_every_request_is_answered_once_over_a_bad_link(seed: int) -> None
         peer.cut()
         again = await linked(place, peer.peer)
         requester.recover()
-        await over_link(requester, again, nothing_is_left(place, peer.peer))
+        await over_link(requester, again, is_empty(place, peer.peer))
         check(requester, runs)
         again.cut()
 
 
 @pytest.mark.parametrize("seed", [1, 2])
 @waiting
-async def test_every_request_is_answered_once_over_http_that_loses(seed: int) -> None:
-    app, runs = working(Random(seed))
+async def test_every_request_is_answered_once_over_lossy_http(seed: int) -> None:
+    app, runs = slow_app(Random(seed))
     async with hub(settings(), app) as place, posters(place.port) as (poster,):
         requester = Requester(seed)
         await over_http(requester, poster, lambda: requester.is_done)
         check(requester, runs)
         requester.recover()
-        await over_http(requester, poster, nothing_is_left(place, poster.peer))
+        await over_http(requester, poster, is_empty(place, poster.peer))
         check(requester, runs)

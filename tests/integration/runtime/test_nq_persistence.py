@@ -1,4 +1,4 @@
-"""Nothing is promised, and nothing answered, before it is on disk."""
+"""Requests are accepted and answered only after their commit to disk."""
 
 import asyncio
 import sqlite3
@@ -16,8 +16,8 @@ from tests.support.raw_peers import hub, settings
 
 
 @waiting
-async def test_no_acceptance_and_no_answer_leaves_before_its_commit(tmp_path: Path) -> None:
-    app, gate, go_on = App(), threading.Event(), asyncio.Event()
+async def test_acceptance_and_answer_follow_their_commit(tmp_path: Path) -> None:
+    app, release, go_on = App(), threading.Event(), asyncio.Event()
 
     @app.method("work")
     async def work(n: int) -> int:
@@ -25,26 +25,26 @@ async def test_no_acceptance_and_no_answer_leaves_before_its_commit(tmp_path: Pa
         return n * 2
 
     def held_back(connection: sqlite3.Connection, last: Step) -> None:
-        gate.wait()
+        release.wait()
         writer_thread.execute_last(connection, last)
 
-    given = replace(settings(), store=StoreSettings(path=str(tmp_path / "store.db")))
-    async with hub(given, app) as place, posters(place.port) as (peer,):
+    hub_settings = replace(settings(), store=StoreSettings(path=str(tmp_path / "store.db")))
+    async with hub(hub_settings, app) as place, posters(place.port) as (peer,):
         store = place.server.exchange.persister.store
         assert store is not None
         store._writer._commit = held_back
         try:
             assert await peer.post(ask("k1", "work", [21]), wait=QUIET) == []
             assert store.waiting > 0
-            gate.set()
+            release.set()
             (accepted,) = await peer.post(wait=SOON)
             assert (accepted["i"], "d" in accepted) == ("k1", False)
-            gate.clear()
+            release.clear()
             go_on.set()
             assert await peer.post(wait=QUIET) == []
             assert store.waiting > 0
-            gate.set()
+            release.set()
             (answer,) = await peer.post(wait=SOON)
             assert (answer["i"], answer["d"]) == ("k1", 42)
         finally:
-            gate.set()
+            release.set()

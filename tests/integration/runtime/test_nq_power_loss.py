@@ -1,7 +1,7 @@
-"""A hub that loses power under load and finds the end of its store torn: what was safe before the tear is answered.
+"""A hub that loses power under load, with a torn end of its store's log: all requests before the tear are answered.
 
-The state file beside the store is then older than the log. A hub that is only killed leaves a newer one, and refuses a
-store with less than it has acknowledged.
+The state file beside the store is then older than the log. After a kill it is newer, and a hub refuses a store with
+less than it has acknowledged.
 """
 
 import asyncio
@@ -20,13 +20,13 @@ from tests.support.nq_peers import Elsewhere, Linked, Message, ask, linked, serv
 from tests.support.raw_peers import PATIENCE, WirePeer
 
 SAFE = range(100, 140)
-"""Requests that were accepted before the place of the tear,"""
+"""Requests accepted before the tear."""
 ANSWERED = range(100, 110)
-"""those of them that were answered as well,"""
+"""Requests of these that were answered, too."""
 LATE = range(200, 320)
-"""and requests that are under way when the hub is killed."""
+"""Requests in flight when the hub is killed."""
 HEAD = 32
-"""Bytes at the beginning of a log, which are others when it is begun anew."""
+"""Bytes at the start of a log, which change when the log is started again."""
 
 Tear = Callable[[bytes, int, Random], bytes]
 TEARS: dict[str, Tear] = {
@@ -45,17 +45,19 @@ def state_of(store: Path) -> Path:
 
 
 async def accepted(peer: Linked, count: int) -> None:
-    """Hear that so many requests are safe."""
+    """Wait until this many requests are accepted."""
     names: set[str] = set()
     while len(names) < count:
-        said = await peer.until("a")
-        assert "e" not in said, said
-        names.add(said["i"])
+        message = await peer.until("a")
+        assert "e" not in message, message
+        names.add(message["i"])
 
 
 async def load_and_kill(process: Process, place: Elsewhere, store: Path) -> tuple[str, int, bytes]:
-    """Have requests accepted, some of them answered, and more under way at the end; return who asked, and how much of
-    the log was safe before these."""
+    """Send requests; let some be accepted, some of these answered, and more be in flight.
+
+    Return the peers, and the size of the log that was safe before the requests in flight.
+    """
     callee, peer = await served(place), await linked(place)
     peer.say(*(ask(f"{n}", "work", n) for n in SAFE))
     await accepted(peer, len(SAFE))
@@ -93,27 +95,27 @@ async def serve(callee: WirePeer, runs: Counter[int]) -> None:
 
 
 async def collect(peer: Linked) -> dict[str, Message]:
-    """Ask what became of everything, repeat what the hub does not know, and return the answers."""
+    """Poll all requests, repeat those that the hub does not know, and return the answers."""
     for n in LATE:
         peer.say({"t": "work", "p": f"{n}"})
     answers: dict[str, Message] = {}
     while len(answers) < len(SAFE) + len(LATE):
-        said = await peer.until("i")
-        if said.get("e", {}).get("note") == "unknown":
-            peer.say(ask(said["i"], "work", int(said["i"])))
-        elif "d" in said:
-            assert answers.setdefault(said["i"], said) == said, "two answers to one request"
-            peer.say({"i": said["a"]})
+        message = await peer.until("i")
+        if message.get("e", {}).get("note") == "unknown":
+            peer.say(ask(message["i"], "work", int(message["i"])))
+        elif "d" in message:
+            assert answers.setdefault(message["i"], message) == message, "two answers to one request"
+            peer.say({"i": message["a"]})
         else:
-            assert said.get("e", {}).get("type", "sys") == "sys", said
+            assert message.get("e", {}).get("type", "sys") == "sys", message
     return answers
 
 
-async def owed(process: Process) -> tuple[int, int]:
-    """The requests and answers that a hub says it has found."""
+async def restored(process: Process) -> tuple[int, int]:
+    """Return the numbers of restored requests and answers from the hub's log."""
     assert process.stderr is not None
     while line := await process.stderr.readline():
-        if found := re.search(rb"(\d+) requests and (\d+) answers are owed", line):
+        if found := re.search(rb"restored durable requests requests=(\d+) answers=(\d+)", line):
             return int(found[1]), int(found[2])
     raise AssertionError("the hub says nothing of what it owes")
 
@@ -136,7 +138,7 @@ async def test_hub_refuses_a_store_without_its_log(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("tear", TEARS)
 @waiting
-async def test_what_was_safe_before_the_tear_is_answered(tmp_path: Path, tear: str) -> None:
+async def test_requests_before_the_tear_are_answered(tmp_path: Path, tear: str) -> None:
     store = tmp_path / "store.db"
     flags = ("--set", f"store.path={store}")
     async with hub_process(*flags) as (process, port):
@@ -146,7 +148,7 @@ async def test_what_was_safe_before_the_tear_is_answered(tmp_path: Path, tear: s
 
     state_of(store).write_bytes(state)
     async with hub_process(*flags) as (process, port):
-        requests, answers = await owed(process)
+        requests, answers = await restored(process)
         assert answers == len(ANSWERED)
         assert len(SAFE) - len(ANSWERED) <= requests <= len(SAFE) - len(ANSWERED) + len(LATE)
         place, runs = Elsewhere(port), Counter[int]()

@@ -1,4 +1,4 @@
-"""NQ peers in trouble: sent away, half gone, too many, too much at once."""
+"""NQ sessions in trouble: dismissed peers, half-closed connections, limits."""
 
 import asyncio
 import json
@@ -16,7 +16,7 @@ from tests.support.raw_peers import hub, settings
 
 
 @waiting
-async def test_a_callee_that_said_farewell_costs_the_caller_nothing() -> None:
+async def test_goodbye_of_a_callee_does_not_affect_the_caller() -> None:
     async with hub() as place, posters(place.port, 2) as (worker, caller):
         await worker.post(ask("k1", "hub-register", "work"))
         await worker.post({"e": {"type": "sys", "fatal": True, "note": "goodbye"}})
@@ -25,7 +25,7 @@ async def test_a_callee_that_said_farewell_costs_the_caller_nothing() -> None:
 
 
 @waiting
-async def test_cbor_over_the_wire() -> None:
+async def test_cbor_is_accepted_and_answered() -> None:
     async with hub() as place, posters(place.port) as (peer,):
         callee = await place.peer("/lrpm")
         callee.binary(cbor2.dumps([2, None, {}]))
@@ -41,7 +41,7 @@ async def test_cbor_over_the_wire() -> None:
 
 
 @waiting
-async def test_an_application_fails_with_the_name_of_a_file() -> None:
+async def test_error_of_an_application_may_contain_any_text() -> None:
     app = App()
 
     @app.method("work")
@@ -54,7 +54,7 @@ async def test_an_application_fails_with_the_name_of_a_file() -> None:
 
 
 @waiting
-async def test_a_failure_that_is_too_large_is_told_smaller() -> None:
+async def test_too_large_failure_is_shortened() -> None:
     async with hub(settings(limits=LimitSettings(max_text=3000))) as place, posters(place.port) as (peer,):
         callee = await place.lrpm()
         callee.text('[40,300,"hub.register",{"name":"work"},{}]')
@@ -66,7 +66,7 @@ async def test_a_failure_that_is_too_large_is_told_smaller() -> None:
 
 
 @waiting
-async def test_peers_beyond_the_bound_are_told_and_not_kept() -> None:
+async def test_sessions_above_the_limit_are_refused() -> None:
     async with hub(settings(limits=LimitSettings(max_resumable=4))) as place:
         for number in range(6):
             async with posters(place.port) as (peer,):
@@ -77,7 +77,7 @@ async def test_peers_beyond_the_bound_are_told_and_not_kept() -> None:
 
 
 @waiting
-async def test_the_same_over_websocket() -> None:
+async def test_sessions_above_the_limit_are_refused_over_websocket() -> None:
     async with hub(settings(limits=LimitSettings(max_resumable=2))) as place:
         async with posters(place.port) as (peer,):
             await peer.raw(packed(ask("k1", data=1)))
@@ -93,7 +93,7 @@ async def test_the_same_over_websocket() -> None:
 
 
 @waiting
-async def test_a_wrong_token_over_websocket_is_told_and_the_link_closed() -> None:
+async def test_wrong_token_over_websocket_gets_an_error_and_a_close() -> None:
     async with hub(settings(auth=TOKENS)) as place:
         wire = await place.peer("/nq", Authorization="Bearer wrong")
         frames = []
@@ -106,14 +106,14 @@ async def test_a_wrong_token_over_websocket_is_told_and_the_link_closed() -> Non
 
 
 @waiting
-async def test_no_token_is_a_401_where_anonymous_is_never() -> None:
+async def test_missing_token_is_401_with_anonymous_never() -> None:
     async with hub(settings(auth=TOKENS)) as place, posters(place.port) as (peer,):
         assert (await peer.raw(packed(ask("k1")))).status == 401
         assert len(place.server.resumable_sessions) == 0
 
 
 @waiting
-async def test_who_never_said_who_it_is_does_not_stay_for_a_day() -> None:
+async def test_unauthenticated_session_is_forgotten_soon() -> None:
     auth = AuthSettings(anonymous="never", login_timeout=0.1, identity=(IdentitySettings("ann", token=Secret("x")),))
     async with hub(settings(auth=auth)) as place:
         for _ in range(20):
@@ -123,18 +123,18 @@ async def test_who_never_said_who_it_is_does_not_stay_for_a_day() -> None:
 
 
 @waiting
-async def test_what_did_not_fit_does_not_grow_without_bound() -> None:
+async def test_unsent_packets_are_bounded() -> None:
     async with hub() as place, posters(place.port) as (peer,):
         for number in range(40):
             await peer.post(ask(f"k{number}", data="x" * 1_000_000))
-        (standing,) = place.server.resumable_sessions._by_id.values()
+        (session,) = place.server.resumable_sessions._by_id.values()
         for _ in range(4):
             await peer.post(*({"t": "hub-echo", "p": f"k{number}"} for number in range(40)))
-        assert sum(len(each.payload) for each in standing._unsent_packets) < 64 << 20
+        assert sum(len(each.payload) for each in session._unsent_packets) < 64 << 20
 
 
 @waiting
-async def test_a_good_reader_gets_all_it_is_owed_over_a_new_link() -> None:
+async def test_reconnected_peer_gets_all_its_answers() -> None:
     async with hub() as place, posters(place.port) as (poster,):
         for number in range(40):
             await poster.post(ask(f"k{number}", data="x" * 1_000_000))
@@ -147,23 +147,23 @@ async def test_a_good_reader_gets_all_it_is_owed_over_a_new_link() -> None:
 
 
 @waiting
-async def test_who_comes_over_a_link_hears_its_id_before_what_did_not_fit_elsewhere() -> None:
+async def test_new_connection_sends_the_peer_id_before_unsent_packets() -> None:
     async with hub() as place, posters(place.port) as (poster,):
         callee = await served(place)
         await poster.post(ask("k1", "work", 1))
         head, *_ = (await callee.heard()).partition("\n")
         callee.text(f"R{head[1:]}\n2")
-        (standing,) = place.server.resumable_sessions._by_id.values()
-        await until(standing._has_output)  # as for a poll, which then is not there any more
+        (session,) = place.server.resumable_sessions._by_id.values()
+        await until(session._has_output)  # like a poll that was aborted
         peer = await linked(place, poster.peer)
-        heard = await peer.until("d")
+        message = await peer.until("d")
         peer.cut()
         callee.leave()
-        assert (heard["i"], heard["d"]) == ("k1", 2)
+        assert (message["i"], message["d"]) == ("k1", 2)
 
 
 @waiting
-async def test_many_fields_in_a_query() -> None:
+async def test_query_with_many_fields_is_accepted() -> None:
     async with hub() as place:
         wire = await place.peer("/nq?" + "&".join(f"a{n}=1" for n in range(9)))
         first = await asyncio.wait_for(wire.frames.get(), SOON)
@@ -173,7 +173,7 @@ async def test_many_fields_in_a_query() -> None:
 
 @pytest.mark.parametrize("before", ['prefs={"a":1}', "path=x", "a[b]=1", "a b=1", "flag"])
 @waiting
-async def test_other_cookies_do_not_hide_ours(before: str) -> None:
+async def test_other_cookies_do_not_hide_the_peer_cookie(before: str) -> None:
     async with hub() as place, posters(place.port) as (peer,):
         await peer.post()
         mine, peer.peer = peer.peer, ""
@@ -181,7 +181,7 @@ async def test_other_cookies_do_not_hide_ours(before: str) -> None:
 
 
 @waiting
-async def test_who_posts_hears_its_answer_there_though_an_old_link_is_not_known_to_be_dead() -> None:
+async def test_post_is_answered_although_an_old_connection_seems_alive() -> None:
     async with hub() as place, posters(place.port) as (poster,):
         old = await linked(place)
         old.wire.ws.underlying_transport.pause_reading()
@@ -193,7 +193,7 @@ async def test_who_posts_hears_its_answer_there_though_an_old_link_is_not_known_
 
 
 @waiting
-async def test_a_link_that_comes_releases_a_poll_that_waits() -> None:
+async def test_new_connection_releases_a_waiting_poll() -> None:
     async with hub() as place, posters(place.port) as (poster,):
         await poster.post()
         poll = asyncio.ensure_future(poster.post(wait=10))

@@ -1,4 +1,4 @@
-"""A hub is killed in the middle of a streamed answer and starts again: our client tells its user the truth about it."""
+"""A hub that is killed within a streamed response and restarts: the client reports the truth."""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable
@@ -15,12 +15,12 @@ from tests.integration.runtime.test_nq_http import until
 from tests.support.raw_nq_hub import lasting
 
 PATIENCE = 300.0
-"""Seconds after which something hangs. No test depends on them otherwise."""
+"""Time limit in seconds; the tests do not depend on it otherwise."""
 every_transport = pytest.mark.parametrize("transport", ["ws", "http", "zmq"])
 
 
 class Tail:
-    """A method that gives two parts, and the rest of them when it may; each run of it tells its number."""
+    """A method that sends two parts at once and the others on demand; each run has a number."""
 
     def __init__(self) -> None:
         self.runs = 0
@@ -41,8 +41,8 @@ class Tail:
 
 
 @asynccontextmanager
-async def three(store: Path, transport: str) -> AsyncIterator[tuple[KillableHub, Tail, Peer]]:
-    """A hub, a method, and who calls it."""
+async def hub_with_method_and_caller(store: Path, transport: str) -> AsyncIterator[tuple[KillableHub, Tail, Peer]]:
+    """A hub, a method and its caller."""
     hub, tail = KillableHub(store), Tail()
     await hub.start()
     port = hub.zmq_port if transport == "zmq" else hub.port
@@ -57,29 +57,29 @@ async def three(store: Path, transport: str) -> AsyncIterator[tuple[KillableHub,
         await hub.kill()
 
 
-async def again(hub: KillableHub) -> None:
+async def restart_hub(hub: KillableHub) -> None:
     await hub.kill()
     await hub.start()
 
 
 def gathered(caller: Peer) -> Callable[[], bool]:
-    """Whether the two first parts of an only call have come, which nobody sees before it is whole."""
+    """Return whether the first two parts of a collected response have arrived, which callers cannot see."""
     requests = lasting(caller)._requests
     return lambda: [len(pending.parts or ()) for pending in requests._pending.values()] == [2]
 
 
 @every_transport
-def test_who_had_parts_already_is_told_that_no_more_of_them_come(tmp_path: Path, transport: str) -> None:
+def test_caller_with_parts_gets_an_error_after_a_restart(tmp_path: Path, transport: str) -> None:
     async def main() -> None:
-        async with three(tmp_path / "store.db", transport) as (hub, tail, caller):
+        async with hub_with_method_and_caller(tmp_path / "store.db", transport) as (hub, tail, caller):
             parts = caller.stream("tail")
             assert [await anext(parts), await anext(parts)] == ["1a", "1b"]
-            await again(hub)
+            await restart_hub(hub)
             with pytest.raises(fiveways.CallLost, match="2 parts"):
                 await anext(parts)
-            # The other run is for nobody: whether it has begun or waits for the method to come back, it is called off.
+            # The second run is unused: whether it has begun or waits for the method, it is cancelled.
             while cast("dict[str, int]", await caller.call("hub.stats"))["owed"]:
-                pass  # each question is a way to the hub and back
+                pass  # each poll is a round trip to the hub
             await until(lambda: tail.running == 0)
             tail.may_end.set()
             run = tail.runs + 1
@@ -89,12 +89,12 @@ def test_who_had_parts_already_is_told_that_no_more_of_them_come(tmp_path: Path,
 
 
 @every_transport
-def test_who_wants_all_parts_at_once_gets_those_of_the_other_run(tmp_path: Path, transport: str) -> None:
+def test_caller_that_collects_parts_gets_those_of_the_second_run(tmp_path: Path, transport: str) -> None:
     async def main() -> None:
-        async with three(tmp_path / "store.db", transport) as (hub, tail, caller):
+        async with hub_with_method_and_caller(tmp_path / "store.db", transport) as (hub, tail, caller):
             call = asyncio.create_task(caller.call("tail"))
             await until(gathered(caller))
-            await again(hub)
+            await restart_hub(hub)
             tail.may_end.set()
             assert await call == ["2a", "2b", "2c"]
             assert await caller.call("tail") == ["3a", "3b", "3c"]

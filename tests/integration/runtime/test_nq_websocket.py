@@ -1,4 +1,4 @@
-"""NQ over WebSocket: a conversation outlives its links. Raw frames, a real hub, real sockets."""
+"""NQ over WebSocket: sessions outlive their connections. Raw frames to a real hub over real sockets."""
 
 import asyncio
 import json
@@ -17,8 +17,8 @@ from tests.support.nq_peers import Linked, Message, ask, linked, packed, posters
 from tests.support.raw_peers import PATIENCE, Place, connected, hub, settings
 
 
-async def standing_still(peer: Linked) -> bool:
-    """Whether nothing comes for a while."""
+async def is_silent(peer: Linked) -> bool:
+    """Return whether no frame arrives for a while."""
     try:
         await asyncio.wait_for(peer.wire.frames.get(), QUIET)
     except TimeoutError:
@@ -27,18 +27,18 @@ async def standing_still(peer: Linked) -> bool:
 
 
 async def answer_to(peer: Linked, request: str) -> Message:
-    """Return the next answer to this request; others may come again before it."""
+    """Return the next answer to this request; others may be repeated before it."""
     while (message := await peer.hear()).get("i") != request:
         pass
     return message
 
 
-def has_no_link(place: Place) -> Callable[[], bool]:
+def has_no_connection(place: Place) -> Callable[[], bool]:
     return lambda: not place.server.resumable_sessions.connections
 
 
 @waiting
-async def test_a_request_is_accepted_answered_and_acknowledged() -> None:
+async def test_request_is_accepted_answered_and_acknowledged() -> None:
     async with hub() as place:
         peer, callee = await linked(place), await served(place)
         assert re.fullmatch("[0-9a-f]{56}", peer.peer)
@@ -55,13 +55,13 @@ async def test_a_request_is_accepted_answered_and_acknowledged() -> None:
 
 
 @waiting
-async def test_batches_bad_elements_and_idle_polls() -> None:
+async def test_batches_invalid_elements_and_idle_polls_are_answered() -> None:
     async with hub() as place:
         peer = await linked(place)
         peer.wire.text("[]")
         peer.say(ask("1", data=1), {"r": "2", "a": "3"}, ask("4", "no-such"))
-        heard = [await peer.hear() for _ in range(3)]
-        assert {each["i"]: each.get("d") or error_of(each)[0] for each in heard} == {
+        received = [await peer.hear() for _ in range(3)]
+        assert {each["i"]: each.get("d") or error_of(each)[0] for each in received} == {
             "1": 1,
             "2": "malformed",
             "4": "notarget",
@@ -69,13 +69,13 @@ async def test_batches_bad_elements_and_idle_polls() -> None:
         peer.wire.text("nonsense")
         assert error_of(await peer.hear()) == ("malformed", True)
         peer.wire.binary(b'{"t":"hub-echo","r":"5","d":5}')
-        heard = [await peer.hear()]
-        assert "e" in heard[0] or heard[0]["d"] == 5
+        received = [await peer.hear()]
+        assert "e" in received[0] or received[0]["d"] == 5
         peer.cut()
 
 
 @waiting
-async def test_a_thousand_requests_in_one_frame() -> None:
+async def test_frame_with_1000_requests_is_answered() -> None:
     async with hub() as place:
         peer = await linked(place)
         peer.say(*(ask(f"k{number}", data=number) for number in range(1000)))
@@ -87,17 +87,17 @@ async def test_a_thousand_requests_in_one_frame() -> None:
         peer.cut()
 
 
-# From link to link.
+# Reconnects.
 
 
 @waiting
-async def test_the_answer_to_a_request_whose_link_was_cut_comes_over_the_next_one() -> None:
+async def test_answer_after_a_lost_connection_comes_over_the_next_one() -> None:
     async with hub() as place:
         peer, callee = await linked(place), await served(place)
         peer.say(ask("k1", "work"))
         await peer.hear()
         peer.cut()
-        await until(has_no_link(place))
+        await until(has_no_connection(place))
         callee.text("R1\n42")
         await asyncio.sleep(0.05)
         again = await linked(place, peer.peer)
@@ -105,16 +105,16 @@ async def test_the_answer_to_a_request_whose_link_was_cut_comes_over_the_next_on
         answer = await again.hear()
         assert (answer["i"], answer["d"]) == ("k1", 42)
         again.say({"i": answer["a"]})
-        assert await standing_still(again)
-        # It was acknowledged, so that a third link hears nothing of it.
+        assert await is_silent(again)
+        # It was acknowledged, so a third connection does not get it again.
         again.cut()
         third = await linked(place, peer.peer)
-        assert await standing_still(third)
+        assert await is_silent(third)
         third.cut()
 
 
 @waiting
-async def test_a_request_that_is_repeated_over_the_next_link_is_not_run_again() -> None:
+async def test_request_repeated_over_a_new_connection_does_not_run_again() -> None:
     async with hub() as place:
         peer, callee = await linked(place), await served(place)
         peer.say(ask("k1", "work", 1))
@@ -132,7 +132,7 @@ async def test_a_request_that_is_repeated_over_the_next_link_is_not_run_again() 
 
 
 @waiting
-async def test_a_new_link_closes_the_one_before() -> None:
+async def test_new_connection_closes_the_previous_one() -> None:
     async with hub() as place:
         peer = await linked(place)
         again = await linked(place, peer.peer)
@@ -145,7 +145,7 @@ async def test_a_new_link_closes_the_one_before() -> None:
 
 
 @waiting
-async def test_a_request_goes_by_http_and_is_answered_over_a_link_and_back() -> None:
+async def test_session_moves_between_http_and_websocket() -> None:
     async with hub() as place, posters(place.port) as (poster,):
         callee = await served(place)
         await poster.post(ask("k1", "work", 1))
@@ -157,7 +157,7 @@ async def test_a_request_goes_by_http_and_is_answered_over_a_link_and_back() -> 
         peer.say({"i": answer["a"]}, ask("k2", "work", 2))
         assert (await peer.hear())["i"] == "k2"
         peer.cut()
-        await until(has_no_link(place))
+        await until(has_no_connection(place))
         callee.text("R2\n20")
         answer = await poster.until("d")
         assert (answer["i"], answer["d"]) == ("k2", 20)
@@ -165,7 +165,7 @@ async def test_a_request_goes_by_http_and_is_answered_over_a_link_and_back() -> 
 
 
 @waiting
-async def test_a_callee_between_two_links_gets_its_call_over_the_next_one() -> None:
+async def test_disconnected_callee_gets_its_call_over_the_next_connection() -> None:
     async with hub() as place:
         worker, caller = await linked(place), await place.lrpm()
         worker.say(ask("k1", "hub-register", "work"))
@@ -173,7 +173,7 @@ async def test_a_callee_between_two_links_gets_its_call_over_the_next_one() -> N
         worker.say(ask("k2", data="said"))
         worker.say({"i": (await worker.hear())["a"]})
         worker.cut()
-        await until(has_no_link(place))
+        await until(has_no_connection(place))
         caller.text('[40,300,"work",7,{}]')
         await asyncio.sleep(0.05)
         again = await linked(place, worker.peer)
@@ -186,7 +186,7 @@ async def test_a_callee_between_two_links_gets_its_call_over_the_next_one() -> N
 
 
 @waiting
-async def test_what_a_callee_has_accepted_is_polled_and_its_answer_taken_once() -> None:
+async def test_accepted_call_is_polled_and_its_answer_used_once() -> None:
     async with hub() as place, posters(place.port) as (caller,):
         worker = await linked(place)
         worker.say(ask("k1", "hub-register", "work"))
@@ -205,7 +205,7 @@ async def test_what_a_callee_has_accepted_is_polled_and_its_answer_taken_once() 
 
 
 @waiting
-async def test_events_of_the_time_between_two_links_come_over_the_next_one() -> None:
+async def test_events_without_a_connection_come_over_the_next_one() -> None:
     async with hub() as place:
         reader, publisher = await linked(place), await place.lrpm()
         reader.say(ask("k1", "hub-subscribe", {"topic": "news", "id": "n"}))
@@ -213,7 +213,7 @@ async def test_events_of_the_time_between_two_links_come_over_the_next_one() -> 
         reader.say(ask("k2", data=0))
         reader.say({"i": (await reader.hear())["a"]})
         reader.cut()
-        await until(has_no_link(place))
+        await until(has_no_connection(place))
         for number in range(3):
             publisher.text(f'[61,{300 + number},"news",{number},{{}}]')
             await publisher.heard()
@@ -222,11 +222,11 @@ async def test_events_of_the_time_between_two_links_come_over_the_next_one() -> 
         again.cut()
 
 
-# Streams, and what goes with a request.
+# Streams, attachments and progress.
 
 
 @waiting
-async def test_parts_of_an_answer_come_as_parts_and_survive_a_cut() -> None:
+async def test_parts_of_an_answer_survive_a_lost_connection() -> None:
     async with hub() as place:
         peer, callee = await linked(place), await place.lrpm()
         callee.text('[40,300,"hub.register",{"name":"tail","kind":"server"},{}]')
@@ -238,22 +238,22 @@ async def test_parts_of_an_answer_come_as_parts_and_survive_a_cut() -> None:
         first = await peer.hear()
         assert (first["n"], first["d"], "f" in first) == (1, "a", False)
         peer.cut()
-        await until(has_no_link(place))
+        await until(has_no_connection(place))
         callee.text(f'[41,{number},"b",{{"part":2,"last":true}}]')
         await asyncio.sleep(0.05)
         again = await linked(place, peer.peer)
         parts: dict[int, Message] = {}
         while 2 not in parts:
-            heard = await again.hear()
-            parts[heard["n"]] = heard
+            received = await again.hear()
+            parts[received["n"]] = received
         assert (parts[2]["d"], parts[2]["f"]) == ("b", 0)
         again.say({"i": first["a"], "o": 3})
-        assert await standing_still(again)
+        assert await is_silent(again)
         again.cut()
 
 
 @waiting
-async def test_a_streamed_request_and_one_with_attachments_are_answered() -> None:
+async def test_streamed_request_and_attachments_are_answered() -> None:
     async with hub() as place:
         peer, callee = await linked(place), await served(place)
         peer.say({"t": "work", "r": "k1", "n": 1, "d": 1}, {"t": "work", "r": "k1", "n": 2, "f": 0, "d": 2})
@@ -289,12 +289,12 @@ async def test_progress_and_free_keys_pass() -> None:
             each.cut()
 
 
-# Who is who.
+# Identity.
 
 
 @pytest.mark.parametrize("given", ["0" * 32, "x", "%ff%00", "a" * 5000, "%F0%9F%98%80"])
 @waiting
-async def test_an_unknown_id_gets_a_new_one(given: str) -> None:
+async def test_unknown_id_is_replaced(given: str) -> None:
     async with hub() as place:
         peer = await linked(place, given)
         assert re.fullmatch("[0-9a-f]{56}", peer.peer)
@@ -303,7 +303,7 @@ async def test_an_unknown_id_gets_a_new_one(given: str) -> None:
 
 
 @waiting
-async def test_an_id_is_of_no_use_to_who_shows_another_token() -> None:
+async def test_id_is_useless_with_another_token() -> None:
     async with hub(settings(auth=TOKENS)) as place:
         ann = await linked(place, Authorization="Bearer of-ann")
         ann.say(ask("k1", data="secret"))
@@ -319,7 +319,7 @@ async def test_an_id_is_of_no_use_to_who_shows_another_token() -> None:
 
 
 @waiting
-async def test_who_has_not_said_who_it_is_may_do_nothing_and_is_sent_away_in_time() -> None:
+async def test_unauthenticated_peer_is_disconnected_by_timeout() -> None:
     auth = AuthSettings(
         anonymous="never", login_timeout=2.0, identity=(IdentitySettings("ann", token=Secret("of-ann")),)
     )
@@ -333,7 +333,7 @@ async def test_who_has_not_said_who_it_is_may_do_nothing_and_is_sent_away_in_tim
         early.say(ask("k3", data=3))
         assert (await answer_to(early, "k3"))["d"] == 3
         farewell = await late.hear()
-        while farewell.get("i") == "k1":  # an answer comes again until it is acknowledged
+        while farewell.get("i") == "k1":  # an answer is repeated until it is acknowledged
             farewell = await late.hear()
         assert (farewell["e"]["note"], farewell["e"]["fatal"]) == ("denied", True)
         await late.wire.over()
@@ -341,7 +341,7 @@ async def test_who_has_not_said_who_it_is_may_do_nothing_and_is_sent_away_in_tim
 
 
 @waiting
-async def test_a_subprotocol_is_agreed_on() -> None:
+async def test_subprotocol_is_negotiated() -> None:
     async with hub() as place:
         peer = await linked(place, **{"Sec-WebSocket-Protocol": "other, nq.1"})
         peer.say(ask("k1", data=1))
@@ -353,7 +353,7 @@ async def test_a_subprotocol_is_agreed_on() -> None:
 
 
 @waiting
-async def test_a_farewell_ends_the_link_and_not_the_conversation() -> None:
+async def test_goodbye_ends_the_connection_and_not_the_session() -> None:
     async with hub() as place:
         peer, callee = await linked(place), await served(place)
         peer.say(ask("k1", "work"))
@@ -367,7 +367,7 @@ async def test_a_farewell_ends_the_link_and_not_the_conversation() -> None:
 
 
 @waiting
-async def test_who_is_silent_and_does_not_answer_a_ping_loses_its_link_alone() -> None:
+async def test_keepalive_aborts_only_the_silent_connection() -> None:
     given = settings(server=ServerSettings(port=0, ping_interval=0.1, ping_timeout=2.0))
     async with hub(given) as place:
         alive, dead = await linked(place), await linked(place)
@@ -386,7 +386,7 @@ async def test_who_is_silent_and_does_not_answer_a_ping_loses_its_link_alone() -
 
 
 @waiting
-async def test_a_peer_that_reads_nothing_is_let_go_and_keeps_what_it_was_promised() -> None:
+async def test_disconnected_slow_consumer_keeps_its_answers() -> None:
     given = settings(server=ServerSettings(port=0, drain_timeout=1.0, ping_interval=0.2, ping_timeout=0.2))
     async with hub(given) as place, posters(place.port) as (poster,):
         peer = await linked(place)
@@ -395,7 +395,7 @@ async def test_a_peer_that_reads_nothing_is_let_go_and_keeps_what_it_was_promise
         for number in range(100):
             peer.say(ask(f"k{number}", data=body))
             await asyncio.sleep(0)
-        await until(has_no_link(place))
+        await until(has_no_connection(place))
         peer.cut()
         poster.peer = peer.peer
         (answer, *_) = await poster.post({"t": "hub-echo", "p": "k0"})
@@ -404,7 +404,7 @@ async def test_a_peer_that_reads_nothing_is_let_go_and_keeps_what_it_was_promise
 
 
 @waiting
-async def test_nothing_but_the_conversation_is_left_of_links_that_are_gone() -> None:
+async def test_lost_connections_leave_only_the_session() -> None:
     async with hub() as place, nothing_left(50):
         peer = await linked(place)
         peer.say(ask("k1", "hub-register", "work"))
@@ -413,31 +413,31 @@ async def test_nothing_but_the_conversation_is_left_of_links_that_are_gone() -> 
             peer.cut()
             peer = await linked(place, peer.peer)
         peer.cut()
-        await until(has_no_link(place))
+        await until(has_no_connection(place))
         assert (len(place.server.resumable_sessions), len(place.server.exchange.participants)) == (1, 1)
         assert len(asyncio.all_tasks()) < 5
 
 
 @waiting
-async def test_term_says_goodbye_and_exits_with_zero() -> None:
+async def test_sigterm_says_goodbye_and_exits_with_0() -> None:
     async with hub_process() as (process, port):
         wire = await connected(f"ws://127.0.0.1:{port}/nq")
         (note,) = unpacked((await wire.heard()).encode())
         wire.text(packed(ask("k1", data=1)).decode())
         assert unpacked((await wire.heard()).encode())[0]["d"] == 1
         process.send_signal(signal.SIGTERM)
-        heard: list[Message] = []
+        received: list[Message] = []
         while (frame := await asyncio.wait_for(wire.frames.get(), PATIENCE)) is not None:
             assert isinstance(frame, str)
-            heard += unpacked(frame.encode())
-        assert (heard[-1]["e"]["note"], heard[-1]["e"]["fatal"]) == ("goodbye", True)
+            received += unpacked(frame.encode())
+        assert (received[-1]["e"]["note"], received[-1]["e"]["fatal"]) == ("goodbye", True)
         assert note["e"]["note"] == "peer"
         await asyncio.wait_for(process.wait(), PATIENCE)
         assert process.returncode == 0
 
 
 @waiting
-async def test_deep_and_huge_frames_cost_nobody_else_anything() -> None:
+async def test_deep_and_huge_frames_do_not_affect_others() -> None:
     async with hub() as place:
         bad, good = await linked(place), await linked(place)
         bad.wire.text("[" * 500_000)

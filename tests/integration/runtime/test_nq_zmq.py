@@ -1,4 +1,4 @@
-"""NQ over ZeroMQ, as somebody with a plain ZeroMQ library speaks it."""
+"""NQ over ZeroMQ, with sockets of the plain ZeroMQ library."""
 
 import asyncio
 import json
@@ -14,7 +14,7 @@ from tests.support.hub_process import PATIENCE, served
 
 
 class Plain:
-    """A ZeroMQ socket, waited for in a thread."""
+    """A ZeroMQ socket that a thread waits for."""
 
     def __init__(self, kind: int, url: str, routing_id: bytes = b"") -> None:
         self._context = zmq.Context()
@@ -72,7 +72,7 @@ def test_dealers_of_one_address_have_its_share_of_sessions() -> None:
     asyncio.run(asyncio.wait_for(run(), PATIENCE))
 
 
-def test_a_dealer_asks_and_is_answered() -> None:
+def test_dealer_sends_a_request_and_gets_its_answer() -> None:
     async def run() -> None:
         async with listening() as (_, url):
             peer = Plain(zmq.DEALER, url)
@@ -83,7 +83,7 @@ def test_a_dealer_asks_and_is_answered() -> None:
     asyncio.run(run())
 
 
-def test_a_req_hears_one_packet_for_each_it_sends() -> None:
+def test_req_gets_one_packet_for_each_sent_one() -> None:
     async def run() -> None:
         async with listening() as (_, url):
             peer = Plain(zmq.REQ, url)
@@ -100,7 +100,7 @@ def test_a_req_hears_one_packet_for_each_it_sends() -> None:
     asyncio.run(run())
 
 
-def test_who_chose_its_routing_id_goes_on_where_it_stopped() -> None:
+def test_peer_with_a_fixed_routing_id_resumes_its_session() -> None:
     async def run() -> None:
         async with listening() as (port, url), fiveways.connect(f"lrpm+ws://127.0.0.1:{port}") as worker:
             ready = asyncio.Event()
@@ -124,7 +124,7 @@ def test_who_chose_its_routing_id_goes_on_where_it_stopped() -> None:
     asyncio.run(run())
 
 
-def test_off_loopback_it_refuses_to_start() -> None:
+def test_zmq_port_requires_loopback() -> None:
     async def run() -> str:
         wanted = ("server.host=0.0.0.0", "zmq.listen=true", "auth.anonymous=always")
         try:
@@ -133,4 +133,4 @@ def test_off_loopback_it_refuses_to_start() -> None:
         except AssertionError as exc:
             return str(exc)
 
-    assert "zmq.listen is for a hub on loopback" in asyncio.run(run())
+    assert "zmq.listen needs a hub on loopback" in asyncio.run(run())

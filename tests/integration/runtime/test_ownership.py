@@ -1,4 +1,4 @@
-"""Names and topics of one identity, and what others may do about them, in the words of each protocol."""
+"""Ownership of names and topics by identities, in each protocol."""
 
 from collections import Counter
 
@@ -27,7 +27,7 @@ async def callees(peer: Peer, method: str) -> Counter[object]:
 
 
 async def denied(peer: Peer, name: str, share: str = "") -> str:
-    """Have a registration denied, and return the sentence."""
+    """Return the error text of a denied registration."""
     with pytest.raises(NotExecuted) as refused:
         await peer.register(name, lambda: "stranger", share=share)
     assert refused.value.reason is Reason.DENIED
@@ -56,9 +56,9 @@ async def test_longer_route_of_another_identity_is_denied() -> None:
         owner.text("M1\nhub:register\nBank:")
         assert await owner.heard() == "R1\nnull"
         stranger.text("M1\nhub:register\nBank:Account:")
-        told = await stranger.heard()
-        assert told.startswith("!1\n12 ")
-        assert "belongs to another identity" in told
+        frame = await stranger.heard()
+        assert frame.startswith("!1\n12 ")
+        assert "belongs to another identity" in frame
 
 
 @pytest.mark.parametrize("scheme", SCHEMES)

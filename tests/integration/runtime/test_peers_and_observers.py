@@ -13,7 +13,7 @@ SCHEMES = ("umq+ws", "umq36+ws", "lrpm+ws", "nq+ws", "nq+http")
 
 
 async def listed(place: Place) -> list[dict[str, Any]]:
-    """The sessions that are open but for the one that asks."""
+    """Return the open sessions without the one that asks."""
     async with fiveways.connect(f"lrpm+ws://127.0.0.1:{place.port}") as peer:
         found: Any = await peer.call("hub.peers")
         mine: Any = await peer.call("hub.peers", {"peer": peer.session})
@@ -22,7 +22,7 @@ async def listed(place: Place) -> list[dict[str, Any]]:
 
 
 @pytest.mark.parametrize("scheme", SCHEMES)
-def test_session_has_an_address_a_name_and_what_it_registered(scheme: str) -> None:
+def test_session_has_address_name_and_registrations(scheme: str) -> None:
     async def run() -> None:
         async with hub() as place, fiveways.connect(f"{scheme}://127.0.0.1:{place.port}") as peer:
             await peer.vars.set("name", "billing 2")
@@ -42,10 +42,10 @@ def test_session_has_an_address_a_name_and_what_it_registered(scheme: str) -> No
 def test_address_of_a_resumed_session_is_the_latest_one() -> None:
     async def run() -> None:
         async with hub() as place, fiveways.connect(f"nq+ws://127.0.0.1:{place.port}") as peer:
-            await peer.vars.set("name", "resumed")  # a session without anything would end with its connection
+            await peer.vars.set("name", "resumed")  # a session without stored state would end with its connection
             (before,) = await listed(place)
-            for leg in place.server.resumable_sessions.connections:
-                leg.link.abort()
+            for connection in place.server.resumable_sessions.connections:
+                connection.link.abort()
             assert await peer.call("hub.ping", idempotent=True) == "pong"
             (after,) = await listed(place)
         assert after["peer"] == before["peer"]
@@ -56,16 +56,16 @@ def test_address_of_a_resumed_session_is_the_latest_one() -> None:
 
 
 @pytest.mark.parametrize("query", ["observer", "observer=1", "x=1&observer="])
-def test_frames_of_an_observer_are_counted_apart(query: str) -> None:
+def test_frames_of_an_observer_are_counted_separately(query: str) -> None:
     async def run() -> None:
         async with hub() as place:
             exchange = place.server.exchange
             peer = await place.peer(f"/lrpm?{query}")
-            said = ["[2,null,{}]", '[40,300,"hub.traffic",null,{}]', '[40,301,"hub.stats",null,{}]']
-            heard = []
-            for text in said:
+            frames = ["[2,null,{}]", '[40,300,"hub.traffic",null,{}]', '[40,301,"hub.stats",null,{}]']
+            received = []
+            for text in frames:
                 peer.text(text)
-                heard.append(await peer.heard())
+                received.append(await peer.heard())
             found: Any = exchange.hub.traffic_report(exchange.now())
         lrpm, observers = found["protocols"]["lrpm-json"], found["observers"]
         assert lrpm["sessions"] == 1
@@ -73,17 +73,17 @@ def test_frames_of_an_observer_are_counted_apart(query: str) -> None:
         assert observers == {
             "frames_in": 3,
             "frames_out": 3,
-            "bytes_in": sum(map(len, said)),
-            "bytes_out": sum(len(text.encode()) for text in heard),
+            "bytes_in": sum(map(len, frames)),
+            "bytes_out": sum(len(text.encode()) for text in received),
             "calls": 2,
         }
         assert (found["methods"], found["bridges"]) == ([], [])
-        assert json.loads(heard[1])[2]["observers"]["frames_in"] == 2
+        assert json.loads(received[1])[2]["observers"]["frames_in"] == 2
 
     asyncio.run(run())
 
 
-def test_other_queries_make_no_observer() -> None:
+def test_other_queries_create_no_observer() -> None:
     async def run() -> None:
         async with hub() as place:
             exchange = place.server.exchange

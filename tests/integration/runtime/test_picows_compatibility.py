@@ -1,4 +1,4 @@
-"""A picows whose WSProtocol has changed is named when the hub starts, not at each connection."""
+"""An incompatible picows is reported at the start of the hub, not at each connection."""
 
 import asyncio
 
@@ -15,7 +15,7 @@ async def start() -> None:
 
 
 @pytest.mark.parametrize("other", [None, lambda _one, _two: None], ids=["absent", "other arguments"])
-def test_hub_does_not_start_with_another_interface_of_picows(monkeypatch: pytest.MonkeyPatch, other: object) -> None:
+def test_hub_does_not_start_with_an_incompatible_picows(monkeypatch: pytest.MonkeyPatch, other: object) -> None:
     if other is None:
         monkeypatch.delattr(picows.picows, "WSProtocol")
     else:

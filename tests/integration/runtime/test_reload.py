@@ -1,4 +1,4 @@
-"""What a running hub takes over of new settings, and what it says about the rest."""
+"""Reload of settings: sections that apply at once, and warnings for the others."""
 
 import asyncio
 import logging
@@ -44,10 +44,10 @@ def section(part: object) -> str:
 
 def warnings_after(part: object, caplog: pytest.LogCaptureFixture) -> list[str]:
     async def reload() -> None:
-        given = raw_peers.settings()
+        hub_settings = raw_peers.settings()
         changed: Any = {section(part): part}
-        async with raw_peers.hub(given) as place:
-            place.server.reload(replace(given, **changed))
+        async with raw_peers.hub(hub_settings) as place:
+            place.server.reload(replace(hub_settings, **changed))
 
     with caplog.at_level(logging.WARNING, "fiveways.server"):
         asyncio.run(reload())
@@ -55,15 +55,15 @@ def warnings_after(part: object, caplog: pytest.LogCaptureFixture) -> list[str]:
 
 
 @pytest.mark.parametrize("part", LATER, ids=section)
-def test_a_section_that_waits_for_the_next_start_is_named(part: object, caplog: pytest.LogCaptureFixture) -> None:
-    assert warnings_after(part, caplog) == [f"the settings of [{section(part)}] are taken over at the next start only"]
+def test_section_that_needs_a_restart_is_logged(part: object, caplog: pytest.LogCaptureFixture) -> None:
+    assert warnings_after(part, caplog) == [f"[{section(part)}] changed; restart the hub to apply it"]
 
 
 @pytest.mark.parametrize("part", AT_ONCE, ids=section)
-def test_what_holds_at_once_needs_no_warning(part: object, caplog: pytest.LogCaptureFixture) -> None:
+def test_reloadable_section_gives_no_warning(part: object, caplog: pytest.LogCaptureFixture) -> None:
     assert warnings_after(part, caplog) == []
 
 
-def test_the_page_names_the_sections_that_hold_at_once() -> None:
+def test_docs_name_the_reloadable_sections() -> None:
     sentence = render_page().partition("if the new settings are bad; ")[2].partition(" hold at once")[0]
     assert set(re.findall(r"`\[(\w+)\]`", sentence)) == server._RELOADABLE_SECTIONS

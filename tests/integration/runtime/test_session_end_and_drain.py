@@ -1,4 +1,4 @@
-"""How sessions and the hub itself come to an end: told, drained, silent, stuck."""
+"""The end of sessions and of the hub: goodbye, drain, keepalive, stuck peers."""
 
 import asyncio
 import signal
@@ -12,7 +12,7 @@ from tests.support.memory import nothing_left
 from tests.support.raw_peers import PATIENCE, connected, http, hub, settings
 
 
-def test_term_lets_an_open_call_end_tells_the_peers_and_exits_with_zero() -> None:
+def test_sigterm_drains_open_calls_and_exits_with_0() -> None:
     async def run() -> int | None:
         async with served() as (process, port):
             callee = await connected(f"ws://127.0.0.1:{port}/umq")
@@ -28,7 +28,7 @@ def test_term_lets_an_open_call_end_tells_the_peers_and_exits_with_zero() -> Non
             process.send_signal(signal.SIGTERM)
             while "503" not in await http(port, "/readyz"):
                 pass
-            # New calls are refused while the open one goes on.
+            # New calls are refused while the open one continues.
             caller.text('[40,301,"slow",null,{}]')
             assert "hub.err.unavailable" in await caller.heard()
             callee.text("R1\ndone")
@@ -41,10 +41,10 @@ def test_term_lets_an_open_call_end_tells_the_peers_and_exits_with_zero() -> Non
     assert asyncio.run(run()) == 0
 
 
-def test_a_call_that_does_not_end_in_time_is_lost_when_the_hub_stops() -> None:
+def test_call_beyond_the_drain_timeout_is_lost() -> None:
     async def run() -> None:
-        given = settings(server=ServerSettings(port=0, drain_timeout=0.1))
-        async with hub(given) as place:
+        hub_settings = settings(server=ServerSettings(port=0, drain_timeout=0.1))
+        async with hub(hub_settings) as place:
             callee, caller = await place.umq(), await place.lrpm()
             callee.text("M1\nhub:register\nslow")
             await callee.heard()
@@ -57,7 +57,7 @@ def test_a_call_that_does_not_end_in_time_is_lost_when_the_hub_stops() -> None:
     asyncio.run(run())
 
 
-def test_readyz_tells_that_the_hub_drains() -> None:
+def test_readyz_reports_the_drain() -> None:
     async def run() -> None:
         async with hub() as place:
             callee, caller = await place.umq(), await place.lrpm()
@@ -74,14 +74,14 @@ def test_readyz_tells_that_the_hub_drains() -> None:
     asyncio.run(run())
 
 
-def test_who_is_silent_and_does_not_answer_a_ping_is_let_go() -> None:
+def test_keepalive_disconnects_a_silent_peer() -> None:
     async def run() -> None:
-        given = settings(server=ServerSettings(port=0, ping_interval=0.1, ping_timeout=2.0))
-        async with hub(given) as place:
+        hub_settings = settings(server=ServerSettings(port=0, ping_interval=0.1, ping_timeout=2.0))
+        async with hub(hub_settings) as place:
             alive, dead = await place.umq(), await place.umq()
             dead.ws.underlying_transport.pause_reading()
-            (pump,) = [each for each in place.server.connections if each.link.remote.endswith(port_of(dead))]
-            while pump in place.server.connections:  # noqa: ASYNC110  nobody tells
+            (connection,) = [each for each in place.server.connections if each.link.remote.endswith(port_of(dead))]
+            while connection in place.server.connections:  # noqa: ASYNC110  there is no event to wait for
                 await asyncio.sleep(0.02)
             dead.leave()
             alive.text("M1\nhub:ping\n")
@@ -91,25 +91,25 @@ def test_who_is_silent_and_does_not_answer_a_ping_is_let_go() -> None:
 
 
 def port_of(peer: object) -> str:
-    """The port that a peer speaks from."""
+    """Return the local port of a peer."""
     return f":{peer.ws.underlying_transport.get_extra_info('sockname')[1]}"  # type: ignore[attr-defined]
 
 
-def test_a_caller_that_reads_none_of_its_answers_is_let_go_and_costs_nobody_anything() -> None:
+def test_caller_that_reads_no_responses_is_disconnected() -> None:
     async def run() -> None:
-        given = settings(limits=LimitSettings(max_unread_events=100_000, max_unread=1_000_000))
-        async with hub(given) as place:
+        hub_settings = settings(limits=LimitSettings(max_unread_events=100_000, max_unread=1_000_000))
+        async with hub(hub_settings) as place:
             greedy, good = await place.lrpm(), await place.umq()
-            (pump,) = [each for each in place.server.connections if each.link.remote.endswith(port_of(greedy))]
+            (connection,) = [each for each in place.server.connections if each.link.remote.endswith(port_of(greedy))]
             greedy.ws.underlying_transport.pause_reading()
             body = "x" * 50_000
             number = 300
-            while pump in place.server.connections and number < 2000:
+            while connection in place.server.connections and number < 2000:
                 greedy.text(f'[40,{number},"hub.echo","{body}",{{}}]')
                 number += 1
-                assert pump.unsent_bytes() < 1_000_000 + (1 << 20)
+                assert connection.unsent_bytes() < 1_000_000 + (1 << 20)
                 await asyncio.sleep(0)
-            assert pump not in place.server.connections
+            assert connection not in place.server.connections
             greedy.leave()
             good.text("M1\nhub:ping\n")
             assert (await good.heard()).startswith("R1\n")
@@ -118,7 +118,7 @@ def test_a_caller_that_reads_none_of_its_answers_is_let_go_and_costs_nobody_anyt
 
 
 @pytest.mark.parametrize("path", ["/umq", "/umq36", "/lrpm"])
-def test_nothing_is_left_of_those_who_are_gone(path: str) -> None:
+def test_ended_sessions_leave_nothing(path: str) -> None:
     async def run() -> None:
         async with hub() as place, nothing_left(50):
             for _ in range(50):
@@ -128,7 +128,7 @@ def test_nothing_is_left_of_those_who_are_gone(path: str) -> None:
                 peer.leave()
             quiet = await place.peer(path)
             quiet.leave()
-            while place.server.connections:  # noqa: ASYNC110  nobody tells
+            while place.server.connections:  # noqa: ASYNC110  there is no event to wait for
                 await asyncio.sleep(0.01)
             assert place.server.exchange.participants == {}
             assert place.server.exchange.hub.stats()["sessions"] == 0
@@ -136,11 +136,11 @@ def test_nothing_is_left_of_those_who_are_gone(path: str) -> None:
     asyncio.run(asyncio.wait_for(run(), PATIENCE))
 
 
-def test_a_publisher_goes_on_when_the_one_who_held_it_back_dies() -> None:
+def test_blocked_publisher_resumes_when_the_subscriber_is_lost() -> None:
     async def run() -> None:
-        given = settings(limits=LimitSettings(max_unread_events=50_000))
-        object.__setattr__(given.topics, "when_full", {"news": "block"})
-        async with hub(given) as place:
+        hub_settings = settings(limits=LimitSettings(max_unread_events=50_000))
+        object.__setattr__(hub_settings.topics, "when_full", {"news": "block"})
+        async with hub(hub_settings) as place:
             slow, publisher = await place.lrpm(), await place.lrpm()
             slow.text('[63,300,"news",{}]')
             await slow.heard()

@@ -1,4 +1,4 @@
-"""What outlives a hub that is killed, besides accepted requests: work, and values of topics."""
+"""State that survives a kill of the hub besides durable requests: jobs and retained values."""
 
 import asyncio
 import time
@@ -18,7 +18,7 @@ from tests.support.hub_process import served
 from tests.support.store_helpers import keep
 
 
-def test_work_and_retained_values_outlive_a_hub_that_is_killed(tmp_path: Path) -> None:
+def test_jobs_and_retained_values_survive_a_kill(tmp_path: Path) -> None:
     async def run() -> None:
         hub = KillableHub(tmp_path / "store.db")
         await hub.start()
@@ -29,7 +29,7 @@ def test_work_and_retained_values_outlive_a_hub_that_is_killed(tmp_path: Path) -
             await peer.publish("sensors.roof", 21.5, retain=True)
             async with peer.pull("thumbnails") as job:
                 assert job.data == {"n": 0}
-            # Who pushed is told when it is on disk, and all before it; nobody is told that of work which is done.
+            # A push is confirmed when it and all earlier records are on disk; the end of a job is not confirmed.
             await peer.push("thumbnails", {"n": 2})
             assert await peer.call("hub.queues") == {"thumbnails": {"waiting": 2, "given": 0, "dead": 0}}
         await hub.kill()
@@ -46,7 +46,7 @@ def test_work_and_retained_values_outlive_a_hub_that_is_killed(tmp_path: Path) -
     asyncio.run(run())
 
 
-def test_a_second_hub_is_refused_the_store_of_the_first(tmp_path: Path) -> None:
+def test_store_in_use_is_refused_to_a_second_hub(tmp_path: Path) -> None:
     async def run() -> str:
         first, second = KillableHub(tmp_path / "store.db"), KillableHub(tmp_path / "store.db")
         await first.start()
@@ -85,16 +85,16 @@ def test_record_that_cannot_be_decoded_is_named_and_can_be_repaired_away(tmp_pat
     asyncio.run(run())
 
 
-def test_publishing_a_cbor_value_without_a_json_form_as_retained_is_an_error_and_ends_no_session(
+def test_retained_cbor_value_without_a_json_form_is_refused(
     tmp_path: Path,
 ) -> None:
-    given = Settings(server=ServerSettings(port=0), store=StoreSettings(path=str(tmp_path / "store.db")))
+    hub_settings = Settings(server=ServerSettings(port=0), store=StoreSettings(path=str(tmp_path / "store.db")))
 
     def request(kind: int, number: int, name: str, body: bytes, meta: object) -> bytes:
         return b"\x85" + cbor.write(kind) + cbor.write(number) + cbor.write(name) + body + cbor.write(meta)
 
     async def run() -> None:
-        async with raw_peers.hub(given) as place:
+        async with raw_peers.hub(hub_settings) as place:
             peer = await place.peer("/lrpm")
             peer.binary(cbor.write([2, None, {}]))
             await peer.data()

@@ -1,4 +1,4 @@
-"""Publications, over real sockets: to all protocols, to slow readers, and to those who come later."""
+"""Publications over real sockets: to all protocols, to slow consumers, and to later subscribers."""
 
 import asyncio
 
@@ -13,7 +13,7 @@ from tests.support.raw_peers import PATIENCE, WirePeer, hub, settings
 SMALL = LimitSettings(max_unread_events=100_000, max_unread=1 << 24)
 
 
-def test_a_publication_arrives_in_every_protocol() -> None:
+def test_publication_arrives_in_every_protocol() -> None:
     async def run() -> None:
         async with hub() as place:
             umq, umq36, lrpm = await place.umq(), await place.umq36(), await place.lrpm()
@@ -23,15 +23,15 @@ def test_a_publication_arrives_in_every_protocol() -> None:
             for peer in (umq, umq36, lrpm):
                 await peer.heard()
             umq.text("M2\nhub:publish\nsensors.roof\n21.5")
-            heard = {await umq.heard(), await umq.heard()}
-            assert heard == {"Tt1\n21.5", "R2\n256"}
+            received = {await umq.heard(), await umq.heard()}
+            assert received == {"Tt1\n21.5", "R2\n256"}
             assert await umq36.heard() == "T9A:21.5"
             assert await lrpm.heard() == '[60,256,256,21.5,{"topic":"sensors.roof"}]'
 
     asyncio.run(run())
 
 
-def test_a_retained_value_is_there_for_those_who_come_later() -> None:
+def test_later_subscriber_gets_the_retained_value() -> None:
     async def run() -> None:
         async with hub() as place:
             umq, lrpm = await place.umq(), await place.lrpm()
@@ -44,7 +44,7 @@ def test_a_retained_value_is_there_for_those_who_come_later() -> None:
     asyncio.run(run())
 
 
-def test_a_closed_topic_ends_for_its_subscribers() -> None:
+def test_closed_topic_ends_its_subscriptions() -> None:
     async def run() -> None:
         async with hub() as place:
             umq, umq36 = await place.umq(), await place.umq36()
@@ -64,12 +64,12 @@ async def follow(peer: WirePeer, topic: str = "news") -> None:
     assert (await peer.heard()).startswith("[64,300,")
 
 
-async def told_of(peer: WirePeer, count: int) -> None:
+async def event_of(peer: WirePeer, count: int) -> None:
     for _ in range(count):
         assert (await peer.heard()).startswith("[60,")
 
 
-def test_one_stuck_reader_costs_fifty_healthy_ones_nothing() -> None:
+def test_stuck_subscriber_does_not_delay_50_others() -> None:
     async def run() -> None:
         async with hub(settings(limits=SMALL)) as place, nothing_left(50):
             stuck, publisher = await place.lrpm(), await place.lrpm()
@@ -84,9 +84,9 @@ def test_one_stuck_reader_costs_fifty_healthy_ones_nothing() -> None:
                     publisher.text(f'[61,{400 + number},"news","{body}",{{}}]')
                 for _ in range(each):
                     assert (await publisher.heard()).startswith("[62,")
-                await asyncio.gather(*(told_of(peer, each) for peer in healthy))
-            (pump,) = [each for each in place.server.connections if each.is_slow]
-            assert pump.unsent_bytes() < SMALL.max_unread_events + (1 << 20)
+                await asyncio.gather(*(event_of(peer, each) for peer in healthy))
+            (connection,) = [each for each in place.server.connections if each.is_slow]
+            assert connection.unsent_bytes() < SMALL.max_unread_events + (1 << 20)
             stuck.ws.underlying_transport.resume_reading()
             seen = missed = 0
             while seen + missed < rounds * each:
@@ -99,20 +99,20 @@ def test_one_stuck_reader_costs_fifty_healthy_ones_nothing() -> None:
             assert missed > 0
             for peer in (stuck, publisher, *healthy):
                 peer.leave()
-            del stuck, publisher, healthy, peer, pump
+            del stuck, publisher, healthy, peer, connection
 
     asyncio.run(run())
 
 
 @pytest.mark.parametrize("policy", ["close", "unsubscribe", "block"])
-def test_a_policy_strikes_a_slow_reader(policy: str) -> None:
+def test_slow_subscriber_is_handled_by_its_overflow_policy(policy: str) -> None:
     async def run() -> None:
-        given = Settings(
+        hub_settings = Settings(
             server=settings().server,
             limits=SMALL,
             topics=TopicSettings(when_full={"news": policy}),  # type: ignore[dict-item]
         )
-        async with hub(given) as place:
+        async with hub(hub_settings) as place:
             slow, publisher = await place.lrpm(), await place.lrpm()
             await follow(slow)
             slow.ws.underlying_transport.pause_reading()
@@ -144,7 +144,7 @@ def test_a_policy_strikes_a_slow_reader(policy: str) -> None:
     asyncio.run(run())
 
 
-def test_what_an_application_publishes_by_itself_arrives_without_anybody_else_saying_a_word() -> None:
+def test_publication_of_an_application_arrives_without_other_traffic() -> None:
     async def run() -> None:
         async with hub(app=App()) as place:
             local = place.server._local_peer

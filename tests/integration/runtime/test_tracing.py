@@ -1,4 +1,4 @@
-"""Traces across protocols: what a collector gets of calls that go through the hub, from one worker to another."""
+"""Traces across protocols: the spans of calls through the hub, from one worker to another."""
 
 import asyncio
 import logging
@@ -34,8 +34,8 @@ def to(place: Place, scheme: str) -> Connector:
     return fiveways.connect(f"{scheme}://127.0.0.1:{place.port}")
 
 
-def here() -> tuple[int, int]:
-    """The trace and the span that are current, 0 if none is."""
+def current_ids() -> tuple[int, int]:
+    """Return the current trace id and span id, 0 without a span."""
     found = trace.get_current_span().get_span_context()
     return found.trace_id, found.span_id
 
@@ -45,19 +45,19 @@ def number(raw: bytes) -> int:
 
 
 def ids(span: Span) -> tuple[int, int]:
-    """Its trace and its own id."""
+    """Return the trace id and the span id."""
     return number(span.trace_id), number(span.span_id)
 
 
 def assert_chain(*spans: Span) -> None:
-    """Each is the child of the one before, in one trace."""
+    """Assert that each span is a child of the previous one, in one trace."""
     assert len({span.trace_id for span in spans}) == 1
     for parent, child in pairwise(spans):
         assert child.parent_span_id == parent.span_id
 
 
 @pytest.mark.parametrize("first", ["lrpm+ws", "umq+ws", "nq+http"])
-def test_a_chain_of_workers_is_one_trace(first: str) -> None:
+def test_chain_of_workers_is_one_trace(first: str) -> None:
     seen: dict[str, tuple[int, int]] = {}
 
     async def run(url: str) -> None:
@@ -69,11 +69,11 @@ def test_a_chain_of_workers_is_one_trace(first: str) -> None:
         ):
 
             async def relay(text: str) -> object:
-                seen["middle"] = here()
+                seen["middle"] = current_ids()
                 return await middle.call("last.shout", [text])
 
             async def shout(text: str) -> str:
-                seen["last"] = here()
+                seen["last"] = current_ids()
                 return text.upper()
 
             await middle.register("middle.relay", relay)
@@ -86,22 +86,24 @@ def test_a_chain_of_workers_is_one_trace(first: str) -> None:
     assert_chain(outer, inner)
     assert outer.parent_span_id == b""
     assert seen == {"middle": ids(outer), "last": ids(inner)}
-    told = attributes(outer)
-    assert outer.name == told["rpc.method"] == "middle.relay"
-    assert told["fiveways.caller.protocol"] == {"lrpm+ws": "lrpm-json", "umq+ws": "umq", "nq+http": "nq"}[first]
-    assert (told["fiveways.callee.protocol"], told["fiveways.outcome"]) == ("nq", "result")
-    assert attributes(inner)["fiveways.caller.peer"] == told["fiveways.callee.peer"]
+    span_attributes = attributes(outer)
+    assert outer.name == span_attributes["rpc.method"] == "middle.relay"
+    assert (
+        span_attributes["fiveways.caller.protocol"] == {"lrpm+ws": "lrpm-json", "umq+ws": "umq", "nq+http": "nq"}[first]
+    )
+    assert (span_attributes["fiveways.callee.protocol"], span_attributes["fiveways.outcome"]) == ("nq", "result")
+    assert attributes(inner)["fiveways.caller.peer"] == span_attributes["fiveways.callee.peer"]
     assert outer.start_time_unix_nano <= inner.start_time_unix_nano
     assert inner.end_time_unix_nano <= outer.end_time_unix_nano
     assert collector.resources[0]["service.name"] == "fiveways"
 
 
-def test_where_a_protocol_carries_no_trace_the_next_one_begins() -> None:
+def test_protocol_without_traces_starts_a_new_trace() -> None:
     async def run(url: str) -> None:
         async with hub(traced(url)) as place, to(place, "umq+ws") as middle, to(place, "lrpm+ws") as last:
 
             async def relay() -> object:
-                assert here() == (0, 0)
+                assert current_ids() == (0, 0)
                 return await middle.call("last.work")
 
             async def work() -> int:
@@ -119,7 +121,7 @@ def test_where_a_protocol_carries_no_trace_the_next_one_begins() -> None:
 
 
 @pytest.mark.parametrize("scheme", ["lrpm+ws", "nq+ws", "nq+http"])
-def test_a_callers_own_span_is_the_parent_even_if_nothing_is_sampled(scheme: str) -> None:
+def test_span_of_the_caller_is_the_parent_without_sampling(scheme: str) -> None:
     own: list[int] = []
 
     async def run(url: str) -> None:
@@ -137,10 +139,10 @@ def test_a_callers_own_span_is_the_parent_even_if_nothing_is_sampled(scheme: str
 
 
 @pytest.mark.parametrize("scheme", ["umq+ws", "umq36+ws"])
-def test_a_protocol_without_room_for_a_trace_calls_all_the_same(scheme: str) -> None:
+def test_protocol_without_traces_calls_as_usual(scheme: str) -> None:
     async def run(url: str) -> None:
         async with hub(traced(url)) as place, to(place, scheme) as caller, to(place, "nq+ws") as callee:
-            await callee.register("a.b", lambda: here()[0])
+            await callee.register("a.b", lambda: current_ids()[0])
             with TRACER.start_as_current_span("mine") as span:
                 assert await caller.call("a.b") not in {0, span.get_span_context().trace_id}
 
@@ -150,10 +152,10 @@ def test_a_protocol_without_room_for_a_trace_calls_all_the_same(scheme: str) -> 
     assert span.parent_span_id == b""
 
 
-def test_the_blocking_client_passes_its_span_on() -> None:
+def test_blocking_client_sends_its_span() -> None:
     async def serve(url: str, ready: "asyncio.Future[int]", done: asyncio.Event) -> None:
         app = App()
-        app.method("a.b")(lambda: here()[0])
+        app.method("a.b")(lambda: current_ids()[0])
         async with hub(traced(url, sample=0.0), app) as place:
             ready.set_result(place.port)
             await done.wait()
@@ -176,21 +178,21 @@ def test_the_blocking_client_passes_its_span_on() -> None:
         collector.wait(1)
 
 
-def test_methods_of_an_application_run_in_the_trace_whatever_they_are() -> None:
+def test_all_kinds_of_methods_run_in_the_trace() -> None:
     app, seen = App(), {}
 
     @app.method("app.waits")
     async def waits(context: Context) -> None:
-        seen["waits"] = here()
+        seen["waits"] = current_ids()
         await context.call("app.thread")
 
     @app.method("app.thread")
     def thread() -> None:
-        seen["thread"] = here()
+        seen["thread"] = current_ids()
 
     @app.method("app.parts")
     async def parts():  # type: ignore[no-untyped-def]  # noqa: ANN202
-        seen["parts"] = here()
+        seen["parts"] = current_ids()
         yield 1
 
     async def run(url: str) -> None:
@@ -207,7 +209,7 @@ def test_methods_of_an_application_run_in_the_trace_whatever_they_are() -> None:
     assert attributes(spans[0])["fiveways.callee.protocol"] == "app"
 
 
-def test_a_worker_that_serves_within_a_span_of_its_own_does_not_mix_it_up() -> None:
+def test_span_of_a_worker_is_not_mixed_with_its_calls() -> None:
     seen: list[tuple[int, int]] = []
 
     async def run() -> None:
@@ -216,7 +218,7 @@ def test_a_worker_that_serves_within_a_span_of_its_own_does_not_mix_it_up() -> N
                 async with to(place, "lrpm+ws") as worker:
 
                     async def work() -> None:
-                        seen.append(here())
+                        seen.append(current_ids())
 
                     await worker.register("a.b", work)
                     async with to(place, "umq+ws") as caller:
@@ -226,21 +228,21 @@ def test_a_worker_that_serves_within_a_span_of_its_own_does_not_mix_it_up() -> N
     assert seen == [(0, 0)]
 
 
-def test_what_is_no_trace_context_is_ignored() -> None:
+def test_invalid_trace_context_is_ignored() -> None:
     async def run(url: str) -> None:
         async with hub(traced(url, sample=0.0)) as place:
             callee, caller = await place.lrpm(), await place.lrpm()
             callee.text('[40,300,"hub.register",["a.b"],{}]')
             await callee.heard()
-            for number, said in enumerate(["nonsense", SAMPLED.upper(), SAMPLED]):
-                caller.text(f'[40,{300 + number},"a.b",null,{{"traceparent":"{said}"}}]')
-                assert ("traceparent" in await callee.heard()) is (said == SAMPLED)
+            for number, header in enumerate(["nonsense", SAMPLED.upper(), SAMPLED]):
+                caller.text(f'[40,{300 + number},"a.b",null,{{"traceparent":"{header}"}}]')
+                assert ("traceparent" in await callee.heard()) is (header == SAMPLED)
 
     with collecting() as collector:
         asyncio.run(run(collector.url))
 
 
-def test_a_sample_of_none_sends_nothing() -> None:
+def test_sample_rate_0_sends_nothing() -> None:
     async def run(url: str) -> None:
         async with hub(traced(url, sample=0.0)) as place, to(place, "lrpm+ws") as peer:
             await peer.register("a.b", lambda: 1)
@@ -253,7 +255,7 @@ def test_a_sample_of_none_sends_nothing() -> None:
         assert collector.spans == []
 
 
-def test_a_collector_that_is_away_harms_nothing(caplog: pytest.LogCaptureFixture) -> None:
+def test_unreachable_collector_does_not_affect_calls(caplog: pytest.LogCaptureFixture) -> None:
     async def run() -> None:
         async with hub(traced("http://me:pw@127.0.0.1:1/v1/traces?key=k")) as place, to(place, "lrpm+ws") as peer:
             await peer.register("a.b", lambda: 1)
@@ -267,27 +269,32 @@ def test_a_collector_that_is_away_harms_nothing(caplog: pytest.LogCaptureFixture
 
     asyncio.run(run())
     lines = [each for each in caplog.records if each.levelno >= logging.WARNING]
-    assert [each.getMessage() for each in lines] == [
-        "http://127.0.0.1:1/v1/traces takes no spans: Connection refused; those of this time are lost"
+    assert [each.getMessage() for each in lines] == ["span export failed; spans are lost until it works again"]
+    assert [each.fields for each in lines] == [  # type: ignore[attr-defined]
+        {"endpoint": "http://127.0.0.1:1/v1/traces", "error": "Connection refused"}
     ]
 
 
-def test_what_a_collector_answers_that_refuses_is_told(caplog: pytest.LogCaptureFixture) -> None:
+def test_error_status_of_a_collector_is_logged(caplog: pytest.LogCaptureFixture) -> None:
     async def run() -> None:
         async with hub(settings()) as other, hub(traced(f"http://127.0.0.1:{other.port}/no/such")) as place:
             async with to(place, "lrpm+ws") as peer:
                 await peer.register("a.b", lambda: 1)
                 await peer.call("a.b")
             for _ in range(500):
-                if "takes no spans" in caplog.text:
+                if "span export failed" in caplog.text:
                     break
                 await asyncio.sleep(0.02)
-            assert f"http://127.0.0.1:{other.port}/no/such takes no spans: it answers 404; those" in caplog.text
+            (line,) = [each for each in caplog.records if each.getMessage().startswith("span export failed")]
+            assert line.fields == {  # type: ignore[attr-defined]
+                "endpoint": f"http://127.0.0.1:{other.port}/no/such",
+                "error": "it responded with status 404",
+            }
 
     asyncio.run(run())
 
 
-def test_nothing_secret_is_in_a_span() -> None:
+def test_spans_contain_no_secrets() -> None:
     async def run(url: str) -> list[str]:
         async with hub(traced(url)) as place, to(place, "lrpm+ws") as peer:
 
@@ -308,7 +315,7 @@ def test_nothing_secret_is_in_a_span() -> None:
     assert (attributes(span)["fiveways.outcome"], span.status.code) == ("raised", 2)
 
 
-def test_without_the_extra_it_is_said_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_missing_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "opentelemetry.sdk", None)
 
     async def run() -> None:
@@ -320,7 +327,7 @@ def test_without_the_extra_it_is_said_what_to_install(monkeypatch: pytest.Monkey
 
 
 @pytest.mark.parametrize("url", ["localhost:4318", "ftp://localhost/v1/traces", "http://"])
-def test_an_endpoint_is_a_url(url: str) -> None:
+def test_endpoint_must_be_a_url(url: str) -> None:
     async def run() -> None:
         with pytest.raises(BadTracing, match=r"tracing\.endpoint must be a URL such as"):
             async with hub(traced(url)):

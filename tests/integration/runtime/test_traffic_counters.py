@@ -1,4 +1,4 @@
-"""What a hub counts of known traffic, over real sockets and in every way of taking part."""
+"""Traffic counters of known traffic over real sockets, for every kind of participant."""
 
 import asyncio
 import json
@@ -16,34 +16,34 @@ from tests.integration.runtime import test_zmq_targets as programs
 from tests.support.raw_peers import Place, WirePeer, hub, settings
 
 
-async def traffic(place: Place) -> Any:  # noqa: ANN401  what `hub.traffic` answers
-    """As somebody hears it who is not in anybody's way."""
+async def traffic(place: Place) -> Any:  # noqa: ANN401  the result of `hub.traffic`
+    """Return the result of `hub.traffic` for an observer."""
     return json.loads(json.dumps(place.server.exchange.hub.traffic_report(place.server.exchange.now())))
 
 
-async def until_counted(place: Place, protocol: str, **wanted: int) -> dict[str, int]:
-    """The numbers of a protocol, once they are what is wanted: what was heard may be counted a little later."""
-    found: dict[str, int] = {}
+async def until_counted(place: Place, protocol: str, **expected: int) -> dict[str, int]:
+    """Return the numbers of a protocol once they are as expected: counting may lag behind receipt."""
+    counters: dict[str, int] = {}
     for _ in range(200):
-        found = (await traffic(place))["protocols"][protocol]
-        if wanted.items() <= found.items():
+        counters = (await traffic(place))["protocols"][protocol]
+        if expected.items() <= counters.items():
             break
         await asyncio.sleep(0.01)
-    assert wanted.items() <= found.items()
-    return found
+    assert expected.items() <= counters.items()
+    return counters
 
 
-async def said(peer: WirePeer, text: str, answers: int = 1) -> list[str]:
+async def sent_bytes(peer: WirePeer, text: str, answers: int = 1) -> list[str]:
     peer.text(text)
     return [await peer.heard() for _ in range(answers)]
 
 
-def test_frames_and_bytes_are_those_of_the_wire() -> None:
+def test_frames_and_bytes_match_the_wire() -> None:
     async def run() -> None:
         async with hub() as place:
             umq = await place.peer("/umq")
             frames = ["H1.0.0\n", "M1\nhub:ping\n", "M2\nhub:echo\nhello"]
-            heard = [(await said(umq, frame))[0] for frame in frames]
+            sizes = [(await sent_bytes(umq, frame))[0] for frame in frames]
             await until_counted(
                 place,
                 "umq",
@@ -51,7 +51,7 @@ def test_frames_and_bytes_are_those_of_the_wire() -> None:
                 frames_in=3,
                 bytes_in=sum(map(len, frames)),
                 frames_out=3,
-                bytes_out=sum(map(len, heard)),
+                bytes_out=sum(map(len, sizes)),
                 calls=2,
             )
             umq.leave()
@@ -60,11 +60,11 @@ def test_frames_and_bytes_are_those_of_the_wire() -> None:
     asyncio.run(run())
 
 
-def test_attachments_count_with_all_their_bytes() -> None:
+def test_all_bytes_of_attachments_are_counted() -> None:
     async def run() -> None:
         async with hub() as place:
             callee, caller = await place.umq(), await place.umq()
-            await said(callee, "M1\nhub:register\nstore")
+            await sent_bytes(callee, "M1\nhub:register\nstore")
             before = await until_counted(place, "umq", frames_in=3)
             large = b"x" * (3 << 20)
             caller.text("A1\nM1\nstore\n")
@@ -72,9 +72,9 @@ def test_attachments_count_with_all_their_bytes() -> None:
                 kind, end = WSMsgType.CONTINUATION if start else WSMsgType.BINARY, start + (1 << 20)
                 caller.ws.send(kind, large[start:end], end >= len(large))
             assert (await callee.heard()).startswith("A1\nM1\nstore")
-            got = 0
-            while got < len(large):
-                got += len(await callee.data())
+            received = 0
+            while received < len(large):
+                received += len(await callee.data())
             after = await until_counted(place, "umq", frames_in=5)
             assert after["bytes_in"] - before["bytes_in"] == len("A1\nM1\nstore\n") + len(large)
             assert after["bytes_out"] - before["bytes_out"] >= len(large)
@@ -82,7 +82,7 @@ def test_attachments_count_with_all_their_bytes() -> None:
     asyncio.run(run())
 
 
-def test_every_way_of_taking_part_is_counted() -> None:
+def test_every_kind_of_participant_is_counted() -> None:
     app = App()
 
     @app.method("app.double")
@@ -106,8 +106,8 @@ def test_every_way_of_taking_part_is_counted() -> None:
                 for caller in (umq, cbor, nq, post):
                     assert await caller.call("math.add", [2, 3]) == 5
                     assert await caller.call("app.double", [4]) == 8
-                found = await traffic(place)
-            calls = {(each["caller"], each["callee"]): each["calls"] for each in found["bridges"]}
+                counters = await traffic(place)
+            calls = {(each["caller"], each["callee"]): each["calls"] for each in counters["bridges"]}
             assert {pair: count for pair, count in calls.items() if "hub" not in pair} == {
                 ("umq", "nq"): 1,
                 ("lrpm-cbor", "nq"): 1,
@@ -116,67 +116,70 @@ def test_every_way_of_taking_part_is_counted() -> None:
                 ("lrpm-cbor", "app"): 1,
                 ("nq", "app"): 2,
             }
-            methods = {each["method"]: each for each in found["methods"]}
+            methods = {each["method"]: each for each in counters["methods"]}
             for name in ("math.add", "app.double"):
                 each = methods[name]
                 assert (each["calls"], each["results"], each["failures"]) == (4, 4, 0)
                 assert 0 < each["p50"] <= each["p95"] <= each["p99"]
-            assert {name for name, each in found["protocols"].items() if each["frames_in"]} == {
+            assert {name for name, each in counters["protocols"].items() if each["frames_in"]} == {
                 "umq",
                 "lrpm-cbor",
                 "nq",
             }
-            assert all(each["bytes_out"] for name, each in found["protocols"].items() if name != "app")
-            assert found["protocols"]["app"]["sessions"] == 1
+            assert all(each["bytes_out"] for name, each in counters["protocols"].items() if name != "app")
+            assert counters["protocols"]["app"]["sessions"] == 1
 
     asyncio.run(run())
 
 
-def test_deliveries_are_counted_for_those_who_get_them() -> None:
+def test_deliveries_are_counted_by_receiver() -> None:
     async def run() -> None:
         async with hub() as place:
             umq, lrpm, other = await place.umq(), await place.lrpm(), await place.lrpm()
-            await said(umq, "M1\nhub:subscribe\nnews\nt1")
+            await sent_bytes(umq, "M1\nhub:subscribe\nnews\nt1")
             for peer in (lrpm, other):
-                await said(peer, '[63,300,"news",{}]')
+                await sent_bytes(peer, '[63,300,"news",{}]')
             for number in range(10):
                 umq.text(f"M{number + 2}\nhub:publish\nnews\n{number}")
                 for _ in range(2):
                     await umq.heard()
                 await lrpm.heard()
                 await other.heard()
-            found = await traffic(place)
-            assert found["topics"] == [{"topic": "news", "publications": 10, "deliveries": 30, "missed": 0}]
-            assert (found["protocols"]["umq"]["publications"], found["protocols"]["umq"]["deliveries"]) == (10, 10)
-            assert found["protocols"]["lrpm-json"]["deliveries"] == 20
-            # A welcome, an answer to the subscription, and events, for each of the two.
-            assert found["protocols"]["lrpm-json"]["frames_out"] == 2 * (1 + 1 + 10)
+            counters = await traffic(place)
+            assert counters["topics"] == [{"topic": "news", "publications": 10, "deliveries": 30, "missed": 0}]
+            assert (counters["protocols"]["umq"]["publications"], counters["protocols"]["umq"]["deliveries"]) == (
+                10,
+                10,
+            )
+            assert counters["protocols"]["lrpm-json"]["deliveries"] == 20
+            # A welcome, a response to the subscription, and events, for both subscribers.
+            assert counters["protocols"]["lrpm-json"]["frames_out"] == 2 * (1 + 1 + 10)
 
     asyncio.run(run())
 
 
-def test_a_slow_reader_is_told_with_what_it_missed() -> None:
+def test_slow_consumer_is_listed_with_its_missed_events() -> None:
     small = LimitSettings(max_unread_events=100_000, max_unread=1 << 24)
 
     async def run() -> None:
         async with hub(settings(limits=small)) as place:
             stuck, publisher = await place.lrpm(), await place.lrpm()
-            await said(stuck, '[63,300,"news",{}]')
+            await sent_bytes(stuck, '[63,300,"news",{}]')
             stuck.ws.underlying_transport.pause_reading()
             body, count = "x" * 50_000, 400
             for number in range(count):
                 publisher.text(f'[61,{number + 400},"news","{body}",{{}}]')
                 await publisher.heard()
-            found = await traffic(place)
-            (slow,) = found["slow"]
-            (topic,) = found["topics"]
+            counters = await traffic(place)
+            (slow,) = counters["slow"]
+            (topic,) = counters["topics"]
             assert (slow["protocol"], slow["missed"]) == ("lrpm-json", topic["missed"])
             assert topic["deliveries"] == count
             assert 0 < topic["missed"] < count
             assert slow["waiting_bytes"] > small.max_unread_events
             peers = place.server.exchange.hub._sessions
             assert slow["peer"] in {public_name(peer) for peer in peers}
-            assert not any(peer in json.dumps(found) for peer in peers)
+            assert not any(peer in json.dumps(counters) for peer in peers)
             stuck.leave()
             await until_counted(place, "lrpm-json", sessions=1)
             assert (await traffic(place))["slow"] == []
@@ -184,7 +187,7 @@ def test_a_slow_reader_is_told_with_what_it_missed() -> None:
     asyncio.run(run())
 
 
-def test_a_call_is_timed_more_finely_than_the_loop_tells_the_time() -> None:
+def test_call_duration_is_finer_than_the_clock_of_the_loop() -> None:
     async def run() -> None:
         async with (
             hub() as place,
@@ -206,13 +209,13 @@ def test_a_call_is_timed_more_finely_than_the_loop_tells_the_time() -> None:
     uvloop.run(run())
 
 
-def test_it_can_be_called_in_every_protocol() -> None:
+def test_traffic_is_available_in_every_protocol() -> None:
     async def run() -> None:
         async with hub() as place:
             for scheme in ("umq+ws", "umq36+ws", "lrpm+ws", "nq+ws", "nq+http"):
                 async with fiveways.connect(f"{scheme}://127.0.0.1:{place.port}") as peer:
-                    found: Any = await peer.call("hub.traffic")
-                    assert set(found) == {
+                    counters: Any = await peer.call("hub.traffic")
+                    assert set(counters) == {
                         *("at", "uptime", "protocols", "methods", "topics", "bridges"),
                         *("failures", "latency", "slow", "others", "forgotten", "observers", "journal"),
                     }
@@ -220,15 +223,15 @@ def test_it_can_be_called_in_every_protocol() -> None:
     asyncio.run(run())
 
 
-def test_programs_behind_zeromq_are_counted(tmp_path: Path) -> None:
+def test_zeromq_programs_are_counted(tmp_path: Path) -> None:
     async def run() -> None:
         endpoint = programs.free_endpoint()
         async with programs.processor(endpoint, "one"), programs.hub(tmp_path, endpoint) as peer:
             answer = await peer.call("image.scale", [1, 2])
-            found: Any = await peer.call("hub.traffic")
-        zmq = found["protocols"]["zmq"]
+            counters: Any = await peer.call("hub.traffic")
+        zmq = counters["protocols"]["zmq"]
         assert (zmq["frames_out"], zmq["bytes_out"], zmq["frames_in"]) == (1, len("[1,2]"), 1)
         assert zmq["bytes_in"] == len(json.dumps(answer))
-        assert {"caller": "lrpm-json", "callee": "zmq"}.items() <= found["bridges"][-1].items()
+        assert {"caller": "lrpm-json", "callee": "zmq"}.items() <= counters["bridges"][-1].items()
 
     asyncio.run(run())

@@ -1,4 +1,4 @@
-"""A hub that starts on a store and a journal of the oldest versions, and gets load before it has settled."""
+"""A hub that starts under load with a store and a journal of the oldest versions."""
 
 import asyncio
 import sqlite3
@@ -32,27 +32,29 @@ from tests.support.store_helpers import content
 _ASKED, _ANSWERED = 0, 1
 PEERS: Final = [f"{number:032x}" for number in range(1, 5)]
 OPEN, NEW = 20, 20
-"""Requests of each peer: those that the old hub accepted and did not answer, and those that it never saw."""
+"""Requests of each peer: accepted and unanswered by the old hub, and never received by it."""
 ANSWERED, FINISHED = 5, 5
 """Requests of each peer: answered and not acknowledged, and acknowledged."""
 JOBS, DEAD, VALUES = 25, 3, 6
 
 
 def old_store(path: Path, now: float) -> None:
-    """Write what a hub of the first release left behind."""
+    """Write the store of a hub of the first release."""
     pack, later, earlier = msgspec.msgpack.encode, now + 3600.0, now - 1.0
     connection = sqlite3.connect(path)
     for statement in VERSION_1.split(";"):
         connection.execute(statement)
     for peer in PEERS:
         connection.execute("INSERT INTO peer VALUES (?, '', ?)", (peer, now - 60.0))
-        asked = [(peer, f"work#o{n}", pack(["work", "work", b"%d" % n, "", None]), later, _ASKED) for n in range(OPEN)]
+        accepted_rows = [
+            (peer, f"work#o{n}", pack(["work", "work", b"%d" % n, "", None]), later, _ASKED) for n in range(OPEN)
+        ]
         result = [
             (peer, f"work#a{n}", pack(["result", b'"old %d"' % n, None]), later, _ANSWERED) for n in range(ANSWERED)
         ]
         failure = (peer, "work#f", pack(["failure", "RAISED", "broken", None, None, "", 0]), later, _ANSWERED)
         expired = (peer, "work#x", pack(["work", "work", b"-1", "", None]), earlier, _ASKED)
-        rows = [*asked, *result, failure, expired]
+        rows = [*accepted_rows, *result, failure, expired]
         connection.executemany("INSERT INTO request (peer, key, word, expires_at, state) VALUES (?,?,?,?,?)", rows)
         tombs = [(peer, f"work#t{n}", later) for n in range(FINISHED)]
         connection.executemany("INSERT INTO tomb (peer, key, until) VALUES (?,?,?)", tombs)
@@ -70,7 +72,7 @@ def old_store(path: Path, now: float) -> None:
     connection.close()
 
 
-# The journal of version 1, without the column that came later.
+# The journal of version 1, without the later column.
 
 _TEXTS: Final = ("node", "run", "session", "peer", "protocol", "transport", "direction", "kind", "channel", "op")
 _COLUMNS: Final = pa.schema(
@@ -89,7 +91,7 @@ OLD_FRAMES: Final = [b'[40,%d,"old.method",[%d],{}]' % (number, number) for numb
 
 
 def old_journal(directory: Path) -> None:
-    """Write a closed segment, and one that its hub never closed."""
+    """Write a closed segment, and one that its hub did not close."""
     directory.mkdir()
     half = len(OLD_FRAMES) // 2
     parquet.write_table(pa.Table.from_batches([_batch(0, half)]), directory / f"{OLD_RUN}-000001.parquet")
@@ -111,19 +113,19 @@ def _batch(start: int, end: int) -> pa.RecordBatch:
 
 
 class Load:
-    """Clients that come at once: NQ peers with old and new requests, workers, and workers of the queue."""
+    """Concurrent clients: NQ peers with old and new requests, callees, and workers of the queue."""
 
     def __init__(self, port: int) -> None:
         self.port = port
         self.runs: Counter[int] = Counter()
-        """How often the method was run with each argument."""
+        """The number of runs of the method, by argument."""
         self.answers: dict[tuple[str, str], Message] = {}
         self.jobs: Counter[int] = Counter()
         self.values: dict[str, object] = {}
 
     @asynccontextmanager
-    async def at_work(self) -> AsyncIterator[None]:
-        """Have the method and the queue served."""
+    async def serve(self) -> AsyncIterator[None]:
+        """Serve the method and the queue."""
         everything = [self._work("umq"), self._work("lrpm"), self._work("nq"), self._pull(), self._pull()]
         tasks = [asyncio.create_task(each) for each in everything]
         try:
@@ -149,14 +151,14 @@ class Load:
                 self.jobs[job.data] += 1
 
     async def ask(self, place: int, peer: str) -> None:
-        """Come back as an old peer: say all old requests again and new ones, until each has its outcome."""
+        """Resume an old peer: repeat its old requests and send new ones until each has an outcome."""
         old = [f"{kind}{n}" for kind, count in {"o": OPEN, "a": ANSWERED, "t": FINISHED}.items() for n in range(count)]
         new = [f"n{n}" for n in range(NEW)]
-        said = [ask(r, "work", _number(place, r)) for r in (*old, "f", "x", *new)]
+        messages = [ask(r, "work", _number(place, r)) for r in (*old, "f", "x", *new)]
         poster = Poster(self.port, peer)
-        missing, acknowledged = {each["r"] for each in said}, list[str]()
+        missing, acknowledged = {each["r"] for each in messages}, list[str]()
         while missing:
-            batch = [each for each in said if each["r"] in missing]
+            batch = [each for each in messages if each["r"] in missing]
             heard = await poster.post(*batch, *([{"i": acknowledged}] if acknowledged else []), wait=1.0)
             acknowledged = []
             for each in heard:
@@ -170,14 +172,14 @@ class Load:
         await poster.post({"i": acknowledged})
         await poster.close()
 
-    async def push(self) -> None:
+    async def push_jobs(self) -> None:
         """Push new jobs among the old ones."""
         async with fiveways.connect(f"umq+ws://127.0.0.1:{self.port}") as peer:
             for number in range(1000, 1000 + JOBS):
                 await peer.push("jobs", number)
 
     async def follow(self) -> None:
-        """Get the retained values."""
+        """Receive the retained values."""
         async with (
             fiveways.connect(f"umq36+ws://127.0.0.1:{self.port}") as peer,
             peer.subscribe("state.*") as events,
@@ -190,7 +192,7 @@ class Load:
 
 
 def _number(place: int, r: str) -> int:
-    """The argument of a request: as it was in the old store, or one of its own."""
+    """Return the argument of a request: the one in the old store, or a new one."""
     if r.startswith("n"):
         return 10_000 + 1000 * place + int(r[1:])
     return int(r[1:] or 0)
@@ -201,19 +203,19 @@ def _outcome(message: Message) -> tuple[object, object]:
 
 
 @waiting
-async def test_oldest_store_and_journal_under_load_lose_and_double_nothing(tmp_path: Path) -> None:
+async def test_upgrade_from_the_oldest_versions_loses_and_repeats_nothing(tmp_path: Path) -> None:
     path, journal = tmp_path / "store.db", tmp_path / "journal"
     old_store(path, time.time())
     old_journal(journal)
-    given = replace(
+    hub_settings = replace(
         settings(), store=StoreSettings(str(path)), journal=JournalSettings(path=str(journal), flush_interval=0.01)
     )
-    async with hub(given) as place:
+    async with hub(hub_settings) as place:
         load = Load(place.port)
-        async with load.at_work():
+        async with load.serve():
             asking = [load.ask(number, peer) for number, peer in enumerate(PEERS)]
-            await asyncio.gather(*asking, load.push(), load.follow())
-            while sum(load.jobs.values()) < 2 * JOBS:  # noqa: ASYNC110  nobody tells of it
+            await asyncio.gather(*asking, load.push_jobs(), load.follow())
+            while sum(load.jobs.values()) < 2 * JOBS:  # noqa: ASYNC110  there is no event to wait for
                 await asyncio.sleep(0.01)
         held = place.server.exchange.hub.queue_counts()
     _check_requests(load)

@@ -1,4 +1,4 @@
-"""Pages over a real port: a browser's requests, HEAD, and what a foreign page gets."""
+"""Pages over a real port: browser requests, HEAD, and foreign pages."""
 
 import asyncio
 import gzip
@@ -29,18 +29,18 @@ async def fetch(port: int, path: str, method: str = "GET", **headers: str) -> tu
 def test_head_is_get_without_the_body(path: str) -> None:
     async def run() -> None:
         async with hub() as place:
-            wanted = {"Accept": "text/html", "Accept_Encoding": "gzip"}
-            status, headers, body = await fetch(place.port, path, **wanted)
+            headers_of_request = {"Accept": "text/html", "Accept_Encoding": "gzip"}
+            status, headers, body = await fetch(place.port, path, **headers_of_request)
             assert (status, headers["content-encoding"]) == (200, "gzip")
             assert int(headers["content-length"]) == len(body) > 0
-            assert await fetch(place.port, path, "HEAD", **wanted) == (200, headers, b"")
-            kept = await fetch(place.port, path, If_None_Match=headers["etag"], **wanted)
-            assert (kept[0], kept[2]) == (304, b"")
+            assert await fetch(place.port, path, "HEAD", **headers_of_request) == (200, headers, b"")
+            not_modified = await fetch(place.port, path, If_None_Match=headers["etag"], **headers_of_request)
+            assert (not_modified[0], not_modified[2]) == (304, b"")
 
     asyncio.run(run())
 
 
-def test_the_hub_answers_while_large_files_are_read() -> None:
+def test_hub_answers_while_large_files_are_read() -> None:
     async def run() -> None:
         async with hub() as place:
             slow = [asyncio.create_task(fetch(place.port, "/plotly.js", Accept_Encoding="gzip")) for _ in range(4)]
@@ -55,7 +55,7 @@ def test_the_hub_answers_while_large_files_are_read() -> None:
 
 
 @pytest.mark.parametrize("encoding", ["gzip", "identity"])
-def test_those_who_read_nothing_cost_no_more_than_a_bound(monkeypatch: pytest.MonkeyPatch, encoding: str) -> None:
+def test_unread_responses_are_bounded_in_memory(monkeypatch: pytest.MonkeyPatch, encoding: str) -> None:
     monkeypatch.setattr(web_pages, "_MAX_UNREAD", 4 << 20)
 
     async def run() -> None:
@@ -65,12 +65,12 @@ def test_those_who_read_nothing_cost_no_more_than_a_bound(monkeypatch: pytest.Mo
             lines = f"GET /plotly.js HTTP/1.1\r\nHost: localhost\r\nAccept-Encoding: {encoding}\r\n\r\n"
             clients = [socket.create_connection(("127.0.0.1", place.port)) for _ in range(40)]
             for client in clients:
-                client.sendall(lines.encode() * 10)  # so much that the system does not take all of the answers
+                client.sendall(lines.encode() * 10)  # more than the system's buffers accept
             while port.unread() <= 4 << 20:  # noqa: ASYNC110
                 await asyncio.sleep(0.01)
             status, headers, _ = await fetch(place.port, "/plotly.js", Accept_Encoding=encoding)
             assert (status, headers["retry-after"]) == (503, "5")
-            assert port.unread() <= (4 << 20) + len(whole) + 100_000  # what an asyncio socket has before it counts
+            assert port.unread() <= (4 << 20) + len(whole) + 100_000  # the buffer of an asyncio socket before it counts
             for client in clients:
                 client.close()
             while port.unread():  # noqa: ASYNC110
@@ -81,7 +81,7 @@ def test_those_who_read_nothing_cost_no_more_than_a_bound(monkeypatch: pytest.Mo
 
 
 @pytest.mark.parametrize("path", ["/", "/fiveways.js", "/report"])
-def test_a_foreign_page_gets_nothing(path: str) -> None:
+def test_foreign_page_gets_no_pages(path: str) -> None:
     async def run() -> None:
         async with hub() as place:
             for header in ({"Origin": "https://evil.example"}, {"Host": "evil.example"}):
@@ -95,13 +95,13 @@ def test_results_and_the_report_follow_the_settings(tmp_path: Path) -> None:
         (tmp_path / "_run.json").write_text('{"late": 5}')
         (tmp_path / "report.html").write_text("report")
         server = ServerSettings(port=0, drain_timeout=1.0)
-        given = Settings(server=server, dashboard=DashboardSettings(tables=str(tmp_path)))
-        async with hub(given) as place:
+        hub_settings = Settings(server=server, dashboard=DashboardSettings(tables=str(tmp_path)))
+        async with hub(hub_settings) as place:
             peer = await place.lrpm()
-            told = ""
-            while '"late":5' not in told:
+            frame = ""
+            while '"late":5' not in frame:
                 peer.text('[40,300,"hub.results",null,{}]')
-                told = await peer.heard()
+                frame = await peer.heard()
             assert (await fetch(place.port, "/report"))[2] == b"report"
             place.server.reload(Settings(server=server))
             peer.text('[40,301,"hub.results",null,{}]')
@@ -111,7 +111,7 @@ def test_results_and_the_report_follow_the_settings(tmp_path: Path) -> None:
     asyncio.run(run())
 
 
-def test_a_hub_without_a_dashboard_names_none() -> None:
+def test_hub_without_a_dashboard_lists_none() -> None:
     async def run() -> None:
         server = ServerSettings(port=0, drain_timeout=1.0)
         async with hub(Settings(server=server, dashboard=DashboardSettings(enabled=False))) as place:

@@ -1,4 +1,4 @@
-"""RFC 6455 on the wire: reserved bits, text that is not UTF-8, and why a silent peer is let go."""
+"""RFC 6455 on the wire: reserved bits, invalid UTF-8, and close reasons of silent peers."""
 
 import asyncio
 from base64 import b64encode
@@ -27,20 +27,20 @@ SPOILT = {
 
 
 def frame(payload: bytes, opcode: int = TEXT, *, fin: bool = True, rsv: int = 0, masked: bool = True) -> bytes:
-    """One frame; a mask of zeros changes nothing."""
+    """A frame; a mask of zeros does not change its bytes."""
     first = bytes(((0x80 if fin else 0) | rsv << 4 | opcode, (0x80 if masked else 0) | len(payload)))
     return first + (bytes(4) if masked else b"") + payload
 
 
 class Wire:
-    """One end of a WebSocket behind its handshake, that writes and reads bytes."""
+    """One end of a WebSocket after its handshake, which writes and reads raw bytes."""
 
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self._reader = reader
         self.writer = writer
 
     async def read(self) -> tuple[int, bytes]:
-        """The next frame: opcode and payload."""
+        """Return the next frame: opcode and payload."""
         first, second = await self._reader.readexactly(2)
         size = second & 0x7F
         if size > 125:
@@ -50,7 +50,7 @@ class Wire:
         return first & 0xF, bytes(byte ^ mask[at % 4] for at, byte in enumerate(data))
 
     async def closed(self) -> tuple[int, str, list[bytes]]:
-        """Code and reason of the close frame, and what came before it."""
+        """Return code and reason of the close frame, and the payloads before it."""
         before: list[bytes] = []
         while (got := await asyncio.wait_for(self.read(), PATIENCE))[0] != CLOSE:
             before.append(got[1])
@@ -98,7 +98,7 @@ def test_reserved_bits_of_a_later_fragment_fail_the_connection() -> None:
 
 
 @pytest.mark.parametrize("path", list(HELLOS))
-def test_text_that_is_not_utf8_closes_with_1007(path: str) -> None:
+def test_invalid_utf8_text_closes_with_1007(path: str) -> None:
     async def run() -> None:
         async with hub() as place:
             for text in SPOILT[path]:
@@ -115,7 +115,7 @@ def test_text_that_is_not_utf8_closes_with_1007(path: str) -> None:
     asyncio.run(run())
 
 
-def test_character_in_two_fragments_is_whole() -> None:
+def test_character_split_over_two_fragments_is_valid() -> None:
     async def run() -> None:
         async with hub() as place, wired(place.port, "/umq", HELLOS["/umq"]) as wire:
             text = "M1\nhub:echo\n\u00fc\U0001f600".encode()
@@ -126,7 +126,7 @@ def test_character_in_two_fragments_is_whole() -> None:
     asyncio.run(run())
 
 
-def test_close_reason_that_is_not_utf8_closes_with_1007() -> None:
+def test_invalid_utf8_close_reason_closes_with_1007() -> None:
     async def run() -> None:
         async with hub() as place:
             for path, hello in HELLOS.items():
@@ -138,7 +138,7 @@ def test_close_reason_that_is_not_utf8_closes_with_1007() -> None:
 
 
 class _Heard:
-    """Receives what a client's link brings."""
+    """Records the calls of a client's link."""
 
     def __init__(self) -> None:
         self.packets: list[Packet] = []
@@ -179,18 +179,18 @@ def test_client_closes_with_the_same_codes(sent: bytes, code: int) -> None:
             closed.set_result((await Wire(reader, writer).closed())[0])
             writer.close()
 
-        heard = _Heard()
+        receiver = _Heard()
 
         def receive(_link: object) -> Receiver:
-            return heard
+            return receiver
 
         async with await asyncio.start_server(serve, "127.0.0.1", 0) as server:
             port = server.sockets[0].getsockname()[1]
             link = await open_websocket(f"ws://127.0.0.1:{port}/", receive, limits=Limits())
             assert await asyncio.wait_for(closed, PATIENCE) == code
             link.abort()
-            await asyncio.wait_for(heard.ended, PATIENCE)
-            assert heard.packets == []
+            await asyncio.wait_for(receiver.ended, PATIENCE)
+            assert receiver.packets == []
 
     asyncio.run(run())
 
@@ -207,7 +207,7 @@ LATE = "you are not let in: who you are was not shown in time"
         ("/lrpm", "lrpm.cbor", None),
     ],
 )
-def test_peer_that_never_says_hello_is_told_why_it_is_let_go(path: str, subprotocol: str, word: bytes | None) -> None:
+def test_peer_without_hello_gets_a_close_reason(path: str, subprotocol: str, word: bytes | None) -> None:
     async def run() -> None:
         async with hub(settings(auth=AuthSettings(login_timeout=0.2))) as place:
             headers = f"Sec-WebSocket-Protocol: {subprotocol}\r\n".encode() if subprotocol else b""
@@ -221,7 +221,7 @@ def test_peer_that_never_says_hello_is_told_why_it_is_let_go(path: str, subproto
 
 
 @pytest.mark.parametrize(("path", "word"), [("/umq", b"E\n12 "), ("/umq36", b"F0:1 "), ("/nq", b"denied")])
-def test_peer_that_does_not_say_who_it_is_is_told_why_it_is_let_go(path: str, word: bytes) -> None:
+def test_unauthenticated_peer_gets_a_close_reason(path: str, word: bytes) -> None:
     identity = IdentitySettings(name="ann", token=Secret("t" * 20))
     auth = AuthSettings(anonymous="never", login_timeout=0.2, identity=(identity,))
 

@@ -1,4 +1,4 @@
-"""Methods whose work plain ZeroMQ programs do, which die, restart, or never answer."""
+"""Methods served by plain ZeroMQ programs that die, restart, or never answer."""
 
 import asyncio
 import socket
@@ -64,7 +64,7 @@ async def scaled(peer: fiveways.Peer, number: int) -> dict[str, object]:
     return answer
 
 
-def test_work_is_shared_and_what_one_does_not_finish_another_does(tmp_path: Path) -> None:
+def test_unfinished_request_goes_to_another_processor(tmp_path: Path) -> None:
     async def run() -> None:
         first, second = free_endpoint(), free_endpoint()
         async with hub(tmp_path, first, second) as peer, processor(first, "one") as one:
@@ -76,12 +76,12 @@ def test_work_is_shared_and_what_one_does_not_finish_another_does(tmp_path: Path
             await one.wait()
             async with processor(second, "two") as two:
                 assert two.stdout is not None
-                # It is given to the other one, which gets stuck on it as well; and a third answers all that is left.
+                # The request goes to the other processor, which hangs as well; a third one answers all others.
                 assert await asyncio.wait_for(two.stdout.readline(), PATIENCE) == b"dying\n"
             dying.cancel()
             async with processor(first, "three"), processor(second, "four"):
                 seen: set[object] = set()
-                while seen != {"three", "four"}:  # ZeroMQ takes its time to connect again
+                while seen != {"three", "four"}:  # ZeroMQ takes its time to reconnect
                     seen.add((await scaled(peer, 0))["by"])
                 answers = await asyncio.gather(*(scaled(peer, number) for number in range(40)))
                 assert [each["given"] for each in answers] == [[number] for number in range(40)]
@@ -90,7 +90,7 @@ def test_work_is_shared_and_what_one_does_not_finish_another_does(tmp_path: Path
     asyncio.run(run())
 
 
-def test_who_never_comes_costs_its_callers_their_timeout_and_nothing_else(tmp_path: Path) -> None:
+def test_missing_processor_costs_its_callers_only_their_timeout(tmp_path: Path) -> None:
     async def run() -> None:
         async with hub(tmp_path, free_endpoint()) as peer:
             with pytest.raises(fiveways.CallTimeout, match=r"image\.scale"):
@@ -100,7 +100,7 @@ def test_who_never_comes_costs_its_callers_their_timeout_and_nothing_else(tmp_pa
     asyncio.run(run())
 
 
-def test_a_target_that_cannot_be_is_refused_at_the_start(tmp_path: Path) -> None:
+def test_invalid_target_is_refused_at_the_start(tmp_path: Path) -> None:
     async def run() -> str:
         try:
             async with hub(tmp_path, "nowhere"):

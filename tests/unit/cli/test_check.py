@@ -73,9 +73,11 @@ def test_a_slow_hub_is_a_warning_or_an_alarm(capsys: pytest.CaptureFixture[str])
 
 
 def test_a_hub_that_goes_on_without_something_is_a_warning(capsys: pytest.CaptureFixture[str]) -> None:
-    with hub(readyz=(200, "ok, but the broker is away\n")) as url:
+    with hub(readyz=(200, "ok, but the connection to the broker is lost\n")) as url:
         assert main(["check", url]) == 1
-    assert capsys.readouterr().out.startswith("FIVEWAYS WARNING - ready, but the broker is away | livez=")
+    assert capsys.readouterr().out.startswith(
+        "FIVEWAYS WARNING - ready, but the connection to the broker is lost | livez="
+    )
 
 
 def test_a_hub_that_closes_is_an_alarm(capsys: pytest.CaptureFixture[str]) -> None:

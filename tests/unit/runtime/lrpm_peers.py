@@ -1,4 +1,4 @@
-"""LRPM peers of a hub in memory: links that keep what the hub writes, and pumps on them."""
+"""LRPM peers of an in-memory hub, on links that record written frames."""
 
 import json
 from collections.abc import Sequence
@@ -18,7 +18,7 @@ _SPEC = registry.load("lrpm-json")
 
 
 class FrameLink:
-    """A link that keeps what is written to it. Fulfils `base.Link` as far as it is used here."""
+    """A link that records written frames. Implements the parts of `base.Link` that the tests use."""
 
     transport, remote, is_loopback, is_alive = "memory", "test", True, True
 
@@ -44,11 +44,11 @@ class FrameLink:
 
 
 def enter(peer: str, link: FrameLink, exchange: Exchange, limits: Limits) -> PeerConnection:
-    """Return the pump of a peer that has said hello."""
+    """Return the connection of a peer that has said hello."""
     conversation = _SPEC.create_conversation(ConversationSetup(peer, Role.SERVER, Random(2), limits))
-    pump = PeerConnection(
+    connection = PeerConnection(
         peer,
-        link,  # type: ignore[arg-type]  # as far as it is used here
+        link,  # type: ignore[arg-type]  # only the parts that the tests use
         exchange,
         lambda _: (_SPEC, conversation),
         Credentials(),
@@ -56,5 +56,5 @@ def enter(peer: str, link: FrameLink, exchange: Exchange, limits: Limits) -> Pee
         DiskSpools(1, 1),
         lambda _: None,
     )
-    pump.received(Packet(b"[2,null,{}]"))
-    return pump
+    connection.received(Packet(b"[2,null,{}]"))
+    return connection

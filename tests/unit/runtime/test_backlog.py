@@ -1,4 +1,4 @@
-"""Records that wait for a store: in their order, and only the last one of each topic and of each job."""
+"""The backlog of a store: records in order, of each topic and job only the last one."""
 
 from fiveways.hub.delivery import Persist
 from fiveways.model.store_changes import (
@@ -12,13 +12,13 @@ from fiveways.model.store_changes import (
     PutTombstone,
     StoreChange,
 )
-from fiveways.runtime.backlog import Backlog
+from fiveways.runtime.persister import Backlog
 
 PUT, BURY, DROP = PutJob("q", 1, b"", 0), PutDeadLetter("q", 1, "why", 1.0), DropJob("q", 1)
 VALUE = PutRetained("t", b"1", 1)
 
 
-def left(*records: StoreChange) -> list[StoreChange]:
+def remaining(*records: StoreChange) -> list[StoreChange]:
     backlog = Backlog()
     for record in records:
         backlog.add(Persist(record, []))
@@ -28,14 +28,14 @@ def left(*records: StoreChange) -> list[StoreChange]:
 def test_only_the_last_record_of_a_topic_waits() -> None:
     other = PutRetained("u", b"", 2)
     newer = PutRetained("t", b"2", 3)
-    assert left(VALUE, other, newer) == [newer, other]
-    assert left(VALUE, DropRetained("t")) == [DropRetained("t")]
+    assert remaining(VALUE, other, newer) == [newer, other]
+    assert remaining(VALUE, DropRetained("t")) == [DropRetained("t")]
 
 
 def test_dead_job_needs_both_of_its_records() -> None:
-    assert left(PUT, BURY) == [PUT, BURY]
-    assert left(PUT, BURY, DROP) == [DROP]
-    assert left(BURY, PUT) == [PUT]
+    assert remaining(PUT, BURY) == [PUT, BURY]
+    assert remaining(PUT, BURY, DROP) == [DROP]
+    assert remaining(BURY, PUT) == [PUT]
 
 
 def test_records_of_peers_stay_in_their_order() -> None:
@@ -46,7 +46,7 @@ def test_records_of_peers_stay_in_their_order() -> None:
         PutTombstone("p", "k", 0.0),
         PutTombstone("p", "k", 1.0),
     ]
-    assert left(*records) == records
+    assert remaining(*records) == records
 
 
 def test_first_record_is_put_back_unless_it_was_replaced() -> None:

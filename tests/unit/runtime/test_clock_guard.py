@@ -1,4 +1,4 @@
-"""The clock at a start, compared with the mark of the last record."""
+"""The clock at the start, compared with the mark of the last write."""
 
 from random import Random
 
@@ -17,17 +17,17 @@ BEGAN = 1e9
 
 
 class Machine:
-    """Its clocks."""
+    """The clocks of a machine."""
 
     def __init__(self) -> None:
         self.wall, self.steady, self.boot = BEGAN, 100.0, "first"
 
-    def passes(self, seconds: float) -> None:
+    def sleep(self, seconds: float) -> None:
         self.wall += seconds
         self.steady += seconds
 
     def guard(self, mark: str = "") -> ClockGuard:
-        """The guard of a hub that starts now."""
+        """The clock guard of a hub that starts now."""
         found = ClockGuard(DAY, Exchange(Hub(Random(1), Limits(), keeps=True)), None, lambda: self.wall)
         found.resume(mark)
         found.stop()
@@ -43,16 +43,16 @@ def machine(monkeypatch: pytest.MonkeyPatch) -> Machine:
 
 
 @in_loop
-async def test_hub_that_was_off_on_a_machine_that_was_on_is_no_jump(machine: Machine) -> None:
+async def test_downtime_of_the_hub_alone_is_no_jump(machine: Machine) -> None:
     mark = machine.guard().mark()
-    machine.passes(8 * DAY)
+    machine.sleep(8 * DAY)
     assert machine.guard(mark).problem() == ""
     machine.wall += 2 * DAY
     assert "2 days" in machine.guard(mark).problem()
 
 
 @in_loop
-async def test_machine_that_was_off_for_long_cannot_be_told_from_a_jump(machine: Machine) -> None:
+async def test_long_downtime_of_the_machine_is_a_jump(machine: Machine) -> None:
     mark = machine.guard().mark()
     machine.boot, machine.steady = "second", 5.0
     machine.wall += 0.9 * DAY
@@ -60,7 +60,7 @@ async def test_machine_that_was_off_for_long_cannot_be_told_from_a_jump(machine:
     machine.wall += 8 * DAY
     held = machine.guard(mark)
     assert "8 days" in held.problem()
-    machine.passes(60.0)
+    machine.sleep(60.0)
     assert held.now() == pytest.approx(BEGAN + 60.0, abs=1)
     assert "8 days" in machine.guard(held.mark()).problem()
     assert held.confirm()["confirmed"] is True

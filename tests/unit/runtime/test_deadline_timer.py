@@ -1,4 +1,4 @@
-"""Those who are to be woken at once, and again: uvloop gives a handle then that does not tell its time."""
+"""Deadlines that are due at once, repeatedly: uvloop's timer handles do not return their time then."""
 
 import asyncio
 from collections.abc import Callable
@@ -26,10 +26,10 @@ from tests.unit.runtime.test_slow_consumer_attachments import LIMITS, peer
 NQ = registry.load("nq")
 
 
-def standing() -> ResumableSession:
-    talk = NQ.create_conversation(ConversationSetup("peer", Role.SERVER, Random(3), Limits()))
-    assert isinstance(talk, NqConversation)
-    return ResumableSession(talk, Exchange(Hub(Random(1), LIMITS)), Limits())
+def create_session() -> ResumableSession:
+    conversation = NQ.create_conversation(ConversationSetup("peer", Role.SERVER, Random(3), Limits()))
+    assert isinstance(conversation, NqConversation)
+    return ResumableSession(conversation, Exchange(Hub(Random(1), LIMITS)), Limits())
 
 
 def session() -> Session:
@@ -38,24 +38,24 @@ def session() -> Session:
 
 
 MAKERS: list[Callable[[], object]] = [
-    standing,
+    create_session,
     lambda: peer("one", Exchange(Hub(Random(1), LIMITS)))[0],
     session,
 ]
 
 
 @pytest.mark.parametrize("make", MAKERS, ids=["standing", "pump", "client"])
-def test_who_is_due_at_once_may_be_due_again(make: Callable[[], object]) -> None:
+def test_immediate_deadline_can_be_set_again(make: Callable[[], object]) -> None:
     async def run() -> list[float]:
-        who: Any = make()
+        timer: Any = make()
         set_deadline, callback = (
-            ("_set_timer", "_on_timer") if type(who) is Session else ("_set_deadline", "_on_deadline")
+            ("_set_timer", "_on_timer") if type(timer) is Session else ("_set_deadline", "_on_deadline")
         )
         woken: list[float] = []
         now = asyncio.get_running_loop().time()
-        setattr(who, callback, lambda: woken.append(1))
+        setattr(timer, callback, lambda: woken.append(1))
         for deadline in (now, now + 60, now - 1):
-            getattr(who, set_deadline)(deadline)
+            getattr(timer, set_deadline)(deadline)
         await asyncio.sleep(0.01)
         return woken
 

@@ -1,4 +1,4 @@
-"""Alarms of an event loop that was blocked."""
+"""Deadlines of an event loop that was blocked."""
 
 import asyncio
 import socket
@@ -9,7 +9,7 @@ from tests.support.event_loops import on_both_loops
 
 
 class Waiting(DeadlineTimer):
-    """Notes what happens to it."""
+    """Records its deadlines and received data."""
 
     def __init__(self) -> None:
         self.notes: list[str] = []
@@ -21,12 +21,12 @@ class Waiting(DeadlineTimer):
 
 
 @on_both_loops
-async def test_what_came_while_the_loop_was_blocked_is_read_before_the_alarm() -> None:
+async def test_blocked_loop_reads_data_before_a_late_deadline() -> None:
     waiting, loop = Waiting(), asyncio.get_running_loop()
     (ours, theirs), (busy, other) = socket.socketpair(), socket.socketpair()
 
     def block() -> None:
-        """Read one socket for longer than that, while data comes for another."""
+        """Read one socket for longer than the grace time, while data arrives on another."""
         busy.recv(10)
         time.sleep(1.5)
         theirs.send(b"data")
@@ -43,10 +43,10 @@ async def test_what_came_while_the_loop_was_blocked_is_read_before_the_alarm() -
 
 
 @on_both_loops
-async def test_alarm_of_a_blocked_loop_can_be_stopped() -> None:
+async def test_late_deadline_can_be_cancelled() -> None:
     waiting, loop = Waiting(), asyncio.get_running_loop()
     waiting._set_deadline(loop.time())
-    time.sleep(0.5)  # noqa: ASYNC251  the loop is blocked
+    time.sleep(0.5)  # noqa: ASYNC251  the event loop is blocked
     await asyncio.sleep(0)
     waiting._cancel_timer()
     await asyncio.sleep(0.1)

@@ -1,4 +1,4 @@
-"""Who gets the same frames shares them until it hears or says anything else; what arrives does not show it."""
+"""Fan-out groups: members share frames until they receive or send anything else, which peers cannot notice."""
 
 import asyncio
 from random import Random
@@ -30,9 +30,9 @@ class Place:
         self.pumps: list[PeerConnection] = []
         for _ in range(SUBSCRIBERS + 1):
             self._enter()
-        for pump in self.pumps[:SUBSCRIBERS]:
+        for connection in self.pumps[:SUBSCRIBERS]:
             for number, topic in enumerate(TOPICS):
-                pump.received(Packet(b'[63,%d,"%b",{}]' % (300 + number, topic.encode())))
+                connection.received(Packet(b'[63,%d,"%b",{}]' % (300 + number, topic.encode())))
         self.exchange.flush()
         self.published: list[tuple[str, int]] = []
 
@@ -54,47 +54,47 @@ class Place:
         elif isinstance(what, int):
             self._do(step, self.pumps[what], self.links[what])
 
-    def _do(self, step: str, pump: PeerConnection, link: FrameLink) -> None:
-        if pump._ended:
+    def _do(self, step: str, connection: PeerConnection, link: FrameLink) -> None:
+        if connection._ended:
             return
         if step == "ping":
             self.published.append(("", pings := len(self.published)))
-            pump.received(Packet(b'[40,%d,"hub.echo",%d,{}]' % (5000 + pings, pings)))
+            connection.received(Packet(b'[40,%d,"hub.echo",%d,{}]' % (5000 + pings, pings)))
         elif step == "full":
             link.is_full = True
         elif step == "free" and link.is_full:
             link.is_full = False
-            pump.writable()
+            connection.writable()
         elif step == "wake":
-            pump._on_deadline()
+            connection._on_deadline()
         elif step == "lose":
-            pump.lost("for the test")
+            connection.lost("for the test")
 
 
 @given(st.lists(STEPS, max_size=40))
-def test_everybody_gets_everything_once_and_in_order(steps: list[tuple[str, object]]) -> None:
+def test_each_member_gets_each_frame_once_and_in_order(steps: list[tuple[str, object]]) -> None:
     async def run() -> None:
         place = Place()
         for step, what in steps:
             place.do(step, what)
-        for pump, link in zip(place.pumps, place.links, strict=True):
-            place._do("free", pump, link)
+        for connection, link in zip(place.pumps, place.links, strict=True):
+            place._do("free", connection, link)
         place.exchange.flush()
-        for pump, link in zip(place.pumps[:SUBSCRIBERS], place.links, strict=False):
+        for connection, link in zip(place.pumps[:SUBSCRIBERS], place.links, strict=False):
             events = [(frame[4]["topic"], frame[3]) for frame in link.heard() if frame[0] == 60]
             expected = [each for each in place.published if each[0]]
-            assert events == (expected[: len(events)] if pump._ended else expected)
+            assert events == (expected[: len(events)] if connection._ended else expected)
             echoes = [frame[2] for frame in link.heard() if frame[0] == 41]
             own = [number for topic, number in place.published if not topic and number in echoes]
             assert echoes == own
-            # An answer stands where it was asked for: behind the events before, ahead of those after.
-            told = [frame[3] if frame[0] == 60 else frame[2] for frame in link.heard() if frame[0] in (41, 60)]
-            assert told == sorted(told)
+            # A response keeps its place: behind earlier events, ahead of later ones.
+            received = [frame[3] if frame[0] == 60 else frame[2] for frame in link.heard() if frame[0] in (41, 60)]
+            assert received == sorted(received)
 
     asyncio.run(run())
 
 
-def test_what_many_get_is_kept_once() -> None:
+def test_shared_frames_are_stored_once() -> None:
     async def run() -> None:
         place = Place()
         for _ in range(2):
@@ -102,7 +102,7 @@ def test_what_many_get_is_kept_once() -> None:
             place.exchange.flush()
         for _ in range(10):
             place.publish("a")
-        assert [len(pump.outbox.pending) for pump in place.pumps[:SUBSCRIBERS]] == [0] * SUBSCRIBERS
+        assert [len(connection.outbox.pending) for connection in place.pumps[:SUBSCRIBERS]] == [0] * SUBSCRIBERS
         place.exchange.flush()
         assert len({tuple(link.written.splitlines()[3:]) for link in place.links[:SUBSCRIBERS]}) == 1
 

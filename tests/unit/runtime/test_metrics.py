@@ -1,4 +1,4 @@
-"""The page for Prometheus: read by Prometheus's own parser, whatever peers call their methods."""
+"""The metrics page, read by the parser of Prometheus, with arbitrary names of methods."""
 
 import asyncio
 import math
@@ -47,7 +47,7 @@ def parsed(text: str) -> dict[str, Metric]:
 
 
 def value(text: str, name: str, **labels: str) -> float:
-    """The one number of a name that has these labels."""
+    """The only number of a family with these labels."""
     (number,) = (
         sample.value
         for metric in parsed(text).values()
@@ -58,7 +58,7 @@ def value(text: str, name: str, **labels: str) -> float:
 
 
 def busy() -> Hub:
-    """A hub with traffic that is known."""
+    """A hub with known traffic."""
     hub = opened()
     offer(hub, "bob", "math.add")
     subscribe(hub, "ann", pattern("news.*"))
@@ -74,7 +74,7 @@ def busy() -> Hub:
     return hub
 
 
-def test_numbers_are_those_of_known_traffic() -> None:
+def test_numbers_match_known_traffic() -> None:
     text = page(busy())
     assert value(text, "fiveways_method_calls_total", method="math.add") == 4
     assert value(text, "fiveways_method_failures_total", method="math.add", reason="raised") == 1
@@ -96,7 +96,7 @@ def test_numbers_are_those_of_known_traffic() -> None:
     assert value(text, "fiveways_queue_items", state="dead") == 0
 
 
-def test_the_histogram_rises_to_its_count() -> None:
+def test_histogram_rises_to_its_count() -> None:
     text = page(busy())
     name, labels = "fiveways_call_duration_seconds", {"method": "math.add"}
     buckets = [
@@ -107,11 +107,11 @@ def test_the_histogram_rises_to_its_count() -> None:
     assert value(text, f"{name}_sum", **labels) == pytest.approx(3 * 0.004 + 100.0)
 
 
-def test_every_family_keeps_the_conventions() -> None:
+def test_every_family_follows_the_conventions() -> None:
     text = page(busy())
     found = parsed(text)
     for metric in found.values():
-        # The parser gives a counter without its end, as it is in OpenMetrics.
+        # The parser returns a counter's name without `_total`, as in OpenMetrics.
         family = FAMILIES[f"{metric.name}_total" if metric.type == COUNTER else metric.name]
         assert metric.documentation == family.help
         assert metric.type == family.kind
@@ -124,7 +124,7 @@ def test_every_family_keeps_the_conventions() -> None:
             assert math.isfinite(sample.value)
 
 
-def test_every_family_is_told_but_those_of_what_is_not_there() -> None:
+def test_families_without_a_source_are_omitted() -> None:
     names = {line.split()[2] for line in page(busy()).splitlines() if line.startswith("# TYPE")}
     assert {name.split("_")[1] for name in set(FAMILIES) - names} == {
         "store",
@@ -137,7 +137,7 @@ def test_every_family_is_told_but_those_of_what_is_not_there() -> None:
 
 
 @pytest.mark.parametrize("name", HOSTILE)
-def test_names_may_be_anything(name: str) -> None:
+def test_arbitrary_names_are_escaped(name: str) -> None:
     hub = opened()
     hub.traffic.call_stats(name, "umq", "nq").calls += 1
     hub.traffic.topic_stats((name,)).publications += 1
@@ -151,13 +151,13 @@ def test_names_may_be_anything(name: str) -> None:
     assert [each.value for each in found["fiveways_sessions"].samples] == [5]
 
 
-def test_half_of_a_surrogate_pair_can_be_told() -> None:
+def test_lone_surrogate_is_escaped() -> None:
     hub = opened()
     hub.traffic.call_stats("\ud800", "umq", "nq").calls += 1
     assert value(page(hub), "fiveways_method_calls_total", method="\\ud800") == 1
 
 
-def test_ten_thousand_names_do_not_make_ten_thousand_lines() -> None:
+def test_number_of_name_labels_is_bounded() -> None:
     hub = opened()
     before, turned_away = len(page(hub).splitlines()), Counter[str]()
     for number in range(10_000):
@@ -184,7 +184,7 @@ def test_ten_thousand_names_do_not_make_ten_thousand_lines() -> None:
     assert len(text.splitlines()) - before < 200 * (len(BOUNDS) + 3 + 1 + 1 + 3) + 100
 
 
-def test_the_process_is_told_of_where_the_system_does() -> None:
+def test_process_metrics_are_present_on_linux() -> None:
     found = process_metrics.process_metrics()
     assert found["process_cpu_seconds_total"] > 0
     if Path("/proc/self/stat").exists():
@@ -193,21 +193,21 @@ def test_the_process_is_told_of_where_the_system_does() -> None:
         assert 1_600_000_000 < found["process_start_time_seconds"] < 10_000_000_000
 
 
-def test_without_proc_there_is_less(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_process_metrics_without_proc_are_fewer(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(process_metrics, "_PROC_SELF", tmp_path)
     assert set(process_metrics.process_metrics()) == {"process_cpu_seconds_total"}
 
 
-def test_where_the_process_was_started_is_asked_once(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_process_start_time_is_read_once(monkeypatch: pytest.MonkeyPatch) -> None:
     started = process_metrics.process_metrics().get("process_start_time_seconds")
     monkeypatch.setattr(process_metrics, "_booted_at", lambda: pytest.fail("it was asked again"))
     assert process_metrics.process_metrics().get("process_start_time_seconds") == started
 
 
-# How often all this is done.
+# Cost of the page.
 
 
-def test_what_is_not_told_is_not_summed_up(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_page_without_names_does_not_aggregate_them(monkeypatch: pytest.MonkeyPatch) -> None:
     hub = busy()
     numbers = metrics.MetricsSnapshot("1.2.3", hub.stats(), hub.traffic, PLAIN, hub.queue_counts(), {})
     whole = metrics.render_metrics(numbers).decode()
@@ -215,17 +215,17 @@ def test_what_is_not_told_is_not_summed_up(monkeypatch: pytest.MonkeyPatch) -> N
     monkeypatch.setattr(metrics, "by_topic", lambda _: pytest.fail("nobody is told of topics"))
     short = metrics.render_metrics(numbers, names=False).decode()
     named = {name for name, family in FAMILIES.items() if {"method", "topic"} & set(family.labels)}
-    told = [{line.split()[2] for line in text.splitlines() if line.startswith("# TYPE")} for text in (whole, short)]
-    assert told[1] == told[0] - named
+    families = [{line.split()[2] for line in text.splitlines() if line.startswith("# TYPE")} for text in (whole, short)]
+    assert families[1] == families[0] - named
     assert set(short.splitlines()) < set(whole.splitlines())
 
 
-def test_a_page_is_made_once_a_second_however_often_it_is_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
-    made: list[bool] = []
+def test_page_is_cached_for_one_second(monkeypatch: pytest.MonkeyPatch) -> None:
+    name_flags: list[bool] = []
     tell = metrics.render_metrics
 
-    def told(numbers: metrics.MetricsSnapshot, *, names: bool) -> bytes:
-        made.append(names)
+    def render(numbers: metrics.MetricsSnapshot, *, names: bool) -> bytes:
+        name_flags.append(names)
         return tell(numbers, names=names)
 
     async def run() -> None:
@@ -233,28 +233,28 @@ def test_a_page_is_made_once_a_second_however_often_it_is_asked_for(monkeypatch:
         monkeypatch.setattr(exchange, "now", lambda: now)
         watching = AdminEndpoints(exchange, None, None, 0.0)
 
-        def asked(*, is_loopback: bool) -> bytes:
+        def get_metrics(*, is_loopback: bool) -> bytes:
             answer = watching.answer(Request("GET", "/metrics", "", {}, b"", "", is_loopback))
             assert answer.status == 200
             return answer.body
 
-        first = [asked(is_loopback=True) for _ in range(3)]
-        others = [asked(is_loopback=False) for _ in range(3)]
-        assert made == [True, False]  # who is told names, and who is not
+        first = [get_metrics(is_loopback=True) for _ in range(3)]
+        others = [get_metrics(is_loopback=False) for _ in range(3)]
+        assert name_flags == [True, False]  # with names, and without them
         assert {b"fiveways_method_calls_total" in page for page in first} == {True}
         assert {b"fiveways_method_calls_total" in page for page in others} == {False}
         exchange.hub.handle("ann", Call("c", "no.such"), now)
         now += 0.75
-        assert asked(is_loopback=True) == first[0]
+        assert get_metrics(is_loopback=True) == first[0]
         now += 0.25
-        assert b'fiveways_method_calls_total{method="(unknown)"} 1' in asked(is_loopback=True)
-        assert made == [True, False, True]
+        assert b'fiveways_method_calls_total{method="(unknown)"} 1' in get_metrics(is_loopback=True)
+        assert name_flags == [True, False, True]
 
-    monkeypatch.setattr(metrics, "render_metrics", told)
+    monkeypatch.setattr(metrics, "render_metrics", render)
     asyncio.run(run())
 
 
-def test_the_reference_is_made_from_the_code() -> None:
+def test_reference_page_matches_the_code() -> None:
     text = (ROOT / "docs/metrics.md").read_text(encoding="utf-8")
     assert text == metric_families.render_reference(), (
         "run: python -m fiveways.runtime.metric_families > docs/metrics.md"

@@ -1,4 +1,4 @@
-"""Subscribers that are too slow: they cost others nothing, and hear in the end how much they have missed."""
+"""Slow consumers: they cost other subscribers nothing, and finally receive the number of missed events."""
 
 import asyncio
 from collections import deque
@@ -23,7 +23,7 @@ TOPICS = ("a", "b")
 
 
 class Link(FrameLink):
-    """A link whose reader may be stuck."""
+    """A link with a reader that can be stuck."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -39,7 +39,7 @@ class Link(FrameLink):
         return self.unread
 
     def events(self) -> list[tuple[str, int, int]]:
-        """Topic, number and events missed before, of each event."""
+        """Topic, number and count of missed events before it, for each event."""
         return [(each[4]["topic"], each[3][0], each[4].get("missed", 0)) for each in self.heard() if each[0] == 60]
 
 
@@ -51,9 +51,9 @@ class Place:
         self.published: list[tuple[str, int]] = []
         self.members = [self._enter(str(number)) for number in range(subscribers)]
         self.publisher, _ = self._enter("publisher")
-        for pump, _ in self.members:
+        for connection, _ in self.members:
             for number, topic in enumerate(TOPICS):
-                pump.received(Packet(b'[63,%d,"%b",{}]' % (300 + number, topic.encode())))
+                connection.received(Packet(b'[63,%d,"%b",{}]' % (300 + number, topic.encode())))
         self.exchange.flush()
 
     def _enter(self, peer: str) -> tuple[PeerConnection, Link]:
@@ -68,9 +68,9 @@ class Place:
         )
 
     def free(self, number: int) -> None:
-        pump, link = self.members[number]
+        connection, link = self.members[number]
         link.is_stuck, link.unread, link.is_full = False, 0, False
-        pump.writable()
+        connection.writable()
 
 
 STEPS = st.one_of(
@@ -83,7 +83,7 @@ STEPS = st.one_of(
 
 @settings(max_examples=200)
 @given(st.lists(STEPS, max_size=40))
-def test_every_event_is_heard_or_counted(steps: list[tuple[str, int | None]]) -> None:
+def test_every_event_is_delivered_or_counted_as_missed(steps: list[tuple[str, int | None]]) -> None:
     async def run() -> None:
         place = Place(4)
         lost = set[int]()
@@ -106,7 +106,7 @@ def test_every_event_is_heard_or_counted(steps: list[tuple[str, int | None]]) ->
                 place.members[0][0].lost("for the test")
                 lost.add(0)
         place.exchange.flush()
-        told = {each.peer: each.missed for each in place.hub.traffic.slow_consumers()}
+        missed_by_peer = {each.peer: each.missed for each in place.hub.traffic.slow_consumers()}
         for number in sorted({0, 1, 2, 3} - lost):
             place.free(number)
         place.exchange.flush()
@@ -114,26 +114,26 @@ def test_every_event_is_heard_or_counted(steps: list[tuple[str, int | None]]) ->
         for topic in TOPICS:
             place.publish(topic)
         place.exchange.flush()
-        for number, (pump, link) in enumerate(place.members):
+        for number, (connection, link) in enumerate(place.members):
             if number in lost:
                 continue
-            heard = link.events()
+            received = link.events()
             for topic in TOPICS:
-                numbers = [each[1] for each in heard if each[0] == topic]
+                numbers = [each[1] for each in received if each[0] == topic]
                 assert numbers == sorted(set(numbers))
-                left_out = sum(each[2] for each in heard if each[0] == topic)
+                left_out = sum(each[2] for each in received if each[0] == topic)
                 assert len(numbers) + left_out == sum(each[0] == topic for each in place.published)
-            missed = sum(each[2] for each in heard)
-            assert pump.missed == missed == told.get(place.hub.find_session(pump.peer).name, 0)  # type: ignore[union-attr]
-            assert pump._skip_groups == ()
+            missed = sum(each[2] for each in received)
+            assert connection.missed == missed == missed_by_peer.get(place.hub.find_session(connection.peer).name, 0)  # type: ignore[union-attr]
+            assert connection._skip_groups == ()
         if not lost:
-            total = sum(pump.missed for pump, _ in place.members)
+            total = sum(connection.missed for connection, _ in place.members)
             assert sum(each.missed for each in place.hub.traffic.topics.values()) == total
 
     asyncio.run(run())
 
 
-def test_an_event_is_no_more_work_for_two_hundred_stuck_readers_than_for_twenty() -> None:
+def test_event_costs_the_same_for_20_and_200_stuck_subscribers() -> None:
     async def run() -> None:
         steps = []
         for count in (20, 200):
@@ -143,11 +143,11 @@ def test_an_event_is_no_more_work_for_two_hundred_stuck_readers_than_for_twenty(
             for _ in range(30):
                 place.publish("a")
                 place.exchange.flush()
-            assert all(pump.is_slow for pump, _ in place.members)
+            assert all(connection.is_slow for connection, _ in place.members)
 
-            def publish(there: Place = place) -> None:
-                there.publish("a")
-                there.exchange.flush()
+            def publish(target: Place = place) -> None:
+                target.publish("a")
+                target.exchange.flush()
 
             steps.append(instructions(publish))
         assert steps[1] <= 1.1 * steps[0]
@@ -155,8 +155,8 @@ def test_an_event_is_no_more_work_for_two_hundred_stuck_readers_than_for_twenty(
     asyncio.run(run())
 
 
-class Looked(deque[Any]):
-    """A queue that counts how often somebody looks at what is in it."""
+class CountingQueue(deque[Any]):
+    """A queue that counts iterations over it."""
 
     looks = 0
 
@@ -171,41 +171,41 @@ class Looked(deque[Any]):
             yield each
 
 
-def test_what_waits_for_a_stuck_reader_is_not_counted_again_and_again() -> None:
+def test_outbox_of_a_stuck_subscriber_is_not_recounted_completely() -> None:
     async def run() -> None:
         place = Place(1, Limits())
-        pump, link = place.members[0]
+        connection, link = place.members[0]
         link.is_stuck = True
-        pump.outbox.pending = looked = Looked()
+        connection.outbox.pending = pending = CountingQueue()
         for _ in range(500):
             place.publish("a")
             place.exchange.flush()
-        assert len(looked) > 400
-        assert looked.looks < 5 * len(looked)
-        assert pump.outbox.buffered_bytes == sum(map(len, looked))
+        assert len(pending) > 400
+        assert pending.looks < 5 * len(pending)
+        assert connection.outbox.buffered_bytes == sum(map(len, pending))
 
     asyncio.run(run())
 
 
 @pytest.mark.parametrize("others", [0, 1])
-def test_a_subscription_that_ends_leaves_no_count_behind(others: int) -> None:
+def test_ended_subscription_leaves_no_count(others: int) -> None:
     async def run() -> None:
         place = Place(1 + others)
-        pump, link = place.members[0]
+        connection, link = place.members[0]
         link.is_stuck = True
         for _ in range(30):
             place.publish("a")
             place.exchange.flush()
-        assert pump.is_slow
-        pump.received(Packet(b"[65,900,256,{}]"))
-        assert "256" not in pump._missed_events
-        pump.received(Packet(b'[63,901,"a",{}]'))
+        assert connection.is_slow
+        connection.received(Packet(b"[65,900,256,{}]"))
+        assert "256" not in connection._missed_events
+        connection.received(Packet(b'[63,901,"a",{}]'))
         place.publish("a")
         place.exchange.flush()
         place.free(0)
         place.publish("a")
         place.exchange.flush()
         assert link.events()[-1] == ("a", 31, 1)
-        assert "256" not in pump._missed_events
+        assert "256" not in connection._missed_events
 
     asyncio.run(run())

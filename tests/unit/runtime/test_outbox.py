@@ -1,4 +1,4 @@
-"""What waits for one peer: order, one write a pass, blobs in pieces, and what is too much."""
+"""The outbox: order, one write per event loop iteration, fragments of blobs, and limits."""
 
 from collections.abc import Sequence
 
@@ -11,15 +11,15 @@ LIMITS = Limits(max_unread_events=20_000, max_unread=50_000)
 
 
 class FakeLink:
-    """Takes so many bytes, then is full."""
+    """Accepts a number of bytes, then is full."""
 
     transport, remote, is_loopback, is_alive = "memory", "here", True, True
 
     def __init__(self, room: int) -> None:
         self.writes: list[bytes] = []
-        self.take(room)
+        self.accept(room)
 
-    def take(self, room: int) -> None:
+    def accept(self, room: int) -> None:
         self.room = room
         self.is_full = sum(map(len, self.writes)) >= room
 
@@ -34,7 +34,7 @@ class FakeLink:
 
     def write(self, data: bytes) -> None:
         self.writes.append(data)
-        self.take(self.room)
+        self.accept(self.room)
 
     def unsent_bytes(self) -> int:
         return max(0, sum(map(len, self.writes)) - self.room)
@@ -57,7 +57,7 @@ def outbox(room: int = 1 << 30) -> tuple[Outbox, FakeLink]:
     return Outbox(link, LIMITS), link
 
 
-def test_all_frames_of_a_pass_are_one_write() -> None:
+def test_frames_of_one_iteration_are_one_write() -> None:
     box, link = outbox()
     for number in range(3):
         box.add([Packet(b"%d" % number)])
@@ -66,20 +66,20 @@ def test_all_frames_of_a_pass_are_one_write() -> None:
     assert (box.buffered_bytes, len(box.pending)) == (0, 0)
 
 
-def test_a_full_link_gets_nothing_and_the_rest_later_in_order() -> None:
+def test_full_link_gets_the_rest_later_in_order() -> None:
     box, link = outbox(room=1)
     box.add([Packet(b"a")])
     box.flush()
     box.add([Packet(b"b")])
     box.flush()
     assert link.writes == [b"<a>"]
-    link.take(1 << 30)
+    link.accept(1 << 30)
     box.add([Packet(b"c")])
     box.flush()
     assert link.writes == [b"<a>", b"<b><c>"]
 
 
-def test_a_blob_goes_in_pieces_between_what_was_before_and_after_it() -> None:
+def test_blob_is_fragmented_in_its_place() -> None:
     spools = DiskSpools(1 << 24, 1 << 24)
     box, link = outbox()
     content = bytes(range(256)) * (FRAGMENT_SIZE // 256) + b"rest"
@@ -92,18 +92,18 @@ def test_a_blob_goes_in_pieces_between_what_was_before_and_after_it() -> None:
     assert spools.used == 0
 
 
-def test_a_blob_waits_where_it_stopped() -> None:
+def test_blob_resumes_at_its_offset() -> None:
     spools = DiskSpools(1 << 24, 1 << 24)
     box, link = outbox(room=FRAGMENT_SIZE)
     box.add([Packet(b"", is_text=False, blob=spools.store(b"x" * FRAGMENT_SIZE * 3))])
     box.flush()
     assert len(link.writes) == 1
-    link.take(1 << 30)
+    link.accept(1 << 30)
     box.flush()
     assert b"".join(link.writes) == b"{" + b"x" * FRAGMENT_SIZE * 3 + b"}"
 
 
-def test_who_reads_slowly_is_choked_before_it_is_over() -> None:
+def test_slow_consumer_passes_the_high_water_mark_before_overflow() -> None:
     box, _ = outbox(room=0)
     box.add([Packet(b"x" * 15_000)])
     assert (box.is_above_high_water, box.has_overflowed) == (False, False)
@@ -113,7 +113,7 @@ def test_who_reads_slowly_is_choked_before_it_is_over() -> None:
     assert (box.is_above_high_water, box.has_overflowed) == (True, True)
 
 
-def test_a_large_backlog_is_written_in_several_goes() -> None:
+def test_large_outbox_is_written_in_several_steps() -> None:
     box, link = outbox()
     for _ in range(5):
         box.add([Packet(b"x" * (FLUSH_THRESHOLD // 2))])

@@ -14,12 +14,12 @@ def test_id_is_recognized_for_its_identity_and_its_lifetime() -> None:
     assert ids.is_recent(peer, "ada", 1599.0)
     assert not ids.is_recent(peer, "ada", 1600.5)
     assert not ids.is_recent(peer, "", 1001.0)
-    assert not PeerIds(Random(2), 600.0).is_recent(peer, "ada", 1001.0)  # another process
+    assert not PeerIds(Random(2), 600.0).is_recent(peer, "ada", 1001.0)  # another hub process
 
 
-@pytest.mark.parametrize("given", ["", "x", "0" * 56, "é" * 56, "a" * 5000])
-def test_other_texts_are_no_ids(given: str) -> None:
-    assert not PeerIds(Random(1), 600.0).is_recent(given, "", 0.0)
+@pytest.mark.parametrize("text", ["", "x", "0" * 56, "é" * 56, "a" * 5000])
+def test_malformed_id_is_not_recognized(text: str) -> None:
+    assert not PeerIds(Random(1), 600.0).is_recent(text, "", 0.0)
 
 
 def test_changed_id_is_not_recognized() -> None:
@@ -36,10 +36,10 @@ def test_retired_id_is_not_recognized() -> None:
     ids.retire(first, 10.0)
     assert (ids.is_recent(first, "", 11.0), ids.is_recent(second, "", 11.0)) == (False, True)
     ids.retire(second, 700.0)
-    assert list(ids._retired) == [second]  # what is too old anyway is forgotten
+    assert list(ids._retired) == [second]  # expired ids are forgotten
 
 
-def test_run_is_the_same_for_the_same_id() -> None:
+def test_id_prefix_depends_only_on_the_id() -> None:
     ids = PeerIds(Random(1), 600.0)
     first, second = ids.mint("", 0.0), ids.mint("", 0.0)
     assert ids.id_prefix(first) == ids.id_prefix(first) != ids.id_prefix(second)

@@ -1,4 +1,4 @@
-"""What is to be written while a store fails: in its order, and in trouble for as long as nothing could be written."""
+"""Persistence while the store fails: records keep their order, and the error lasts until a write succeeds."""
 
 import asyncio
 from collections import deque
@@ -27,38 +27,38 @@ VALUES = [Persist(PutRetained(f"topic{number}", b"", number), []) for number in 
 
 
 class FakeStore:
-    """Keeps what it is to write, until somebody says what became of it."""
+    """Holds records until the test decides about their write."""
 
     def __init__(self) -> None:
-        self.given: deque[tuple[StoreChange, DoneCallback]] = deque()
+        self.records: deque[tuple[StoreChange, DoneCallback]] = deque()
         self.resumed = 0
         self.is_overrun = False
 
     def write(self, record: StoreChange, done: DoneCallback) -> None:
         if self.is_overrun:
             raise FULL
-        self.given.append((record, done))
+        self.records.append((record, done))
 
     def resume(self) -> None:
         self.resumed += 1
 
-    def end(self, error: StoreError | None = None) -> StoreChange:
-        """Let the next one be written, or not."""
-        record, done = self.given.popleft()
+    def finish(self, error: StoreError | None = None) -> StoreChange:
+        """Let the next write succeed or fail."""
+        record, done = self.records.popleft()
         done(error)
         return record
 
-    async def asked(self) -> None:
-        """Wait until there is something to write."""
-        while not self.given:  # noqa: ASYNC110  nobody tells of it
+    async def wait_for_record(self) -> None:
+        """Wait for a record."""
+        while not self.records:  # noqa: ASYNC110  there is no event to wait for
             await asyncio.sleep(0.001)
 
 
-def made() -> tuple[Persister, FakeStore]:
+def create_persister() -> tuple[Persister, FakeStore]:
     store = FakeStore()
-    found = Persister(Hub(Random(1), Limits()), lambda _deliveries, _now: None)
-    found.store = cast("Store", store)
-    return found, store
+    persister = Persister(Hub(Random(1), Limits()), lambda _deliveries, _now: None)
+    persister.store = cast("Store", store)
+    return persister, store
 
 
 @pytest.fixture(autouse=True)
@@ -67,131 +67,149 @@ def _soon(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @waiting
-async def test_it_is_in_trouble_until_something_could_be_written() -> None:
-    found, store = made()
-    found.persist(VALUES[0], 0.0)
-    store.end(FULL)
+async def test_error_lasts_until_a_write_succeeds() -> None:
+    persister, store = create_persister()
+    persister.persist(VALUES[0], 0.0)
+    store.finish(FULL)
     for tries in range(1, 4):
-        found.persist(VALUES[tries], 0.0)
-        await store.asked()
-        # It is being tried again, and nobody knows yet what will become of it.
-        assert (found.error, found.backlog_size, store.resumed) == (FULL, tries + 1, tries)
-        assert len(store.given) == 1
-        store.end(FULL)
-        assert (found.error, found.backlog_size) == (FULL, tries + 1)
-    await store.asked()
-    assert store.end() == VALUES[0].record
-    assert (found.error, found.backlog_size) == (None, 0)
-    assert [record for record, _ in store.given] == [value.record for value in VALUES[1:]]
+        persister.persist(VALUES[tries], 0.0)
+        await store.wait_for_record()
+        # The retry is running, and its outcome unknown.
+        assert (persister.error, persister.backlog_size, store.resumed) == (FULL, tries + 1, tries)
+        assert len(store.records) == 1
+        store.finish(FULL)
+        assert (persister.error, persister.backlog_size) == (FULL, tries + 1)
+    await store.wait_for_record()
+    assert store.finish() == VALUES[0].record
+    assert (persister.error, persister.backlog_size) == (None, 0)
+    assert [record for record, _ in store.records] == [value.record for value in VALUES[1:]]
 
 
 @waiting
-async def test_what_can_never_be_written_does_not_hold_up_the_others() -> None:
-    found, store = made()
-    found.persist(VALUES[0], 0.0)
-    store.end(FULL)
+async def test_unwritable_record_does_not_block_others() -> None:
+    persister, store = create_persister()
+    persister.persist(VALUES[0], 0.0)
+    store.finish(FULL)
     for value in VALUES[1:3]:
-        found.persist(value, 0.0)
-    await store.asked()
-    store.end(ODD)
-    assert found.error is None
-    assert [record for record, _ in store.given] == [VALUES[1].record, VALUES[2].record]
+        persister.persist(value, 0.0)
+    await store.wait_for_record()
+    store.finish(ODD)
+    assert persister.error is None
+    assert [record for record, _ in store.records] == [VALUES[1].record, VALUES[2].record]
 
 
 @waiting
-async def test_a_refused_request_has_it_found_out_whether_anything_can_be_written() -> None:
-    found, store = made()
+async def test_refused_request_starts_a_probe() -> None:
+    persister, store = create_persister()
     for _ in range(3):
-        found.persist(REQUEST, 0.0)
+        persister.persist(REQUEST, 0.0)
     for _ in range(3):
-        store.end(FULL)
-    ((record, _),) = store.given  # once, however many are refused
+        store.finish(FULL)
+    ((record, _),) = store.records  # one probe for all refused requests
     assert isinstance(record, PutTombstone)
-    assert found.backlog_size == 0
-    store.end(FULL)
-    assert (found.error, found.backlog_size) == (FULL, 1)
-    found.persist(REQUEST, 0.0)  # it is refused at once
-    assert not store.given
-    await store.asked()
-    store.end()
-    assert (found.error, found.backlog_size) == (None, 0)
-    found.persist(REQUEST, 0.0)
-    store.end(FULL)
-    assert [type(record) for record, _ in store.given] == [PutTombstone]
+    assert persister.backlog_size == 0
+    store.finish(FULL)
+    assert (persister.error, persister.backlog_size) == (FULL, 1)
+    persister.persist(REQUEST, 0.0)  # refused at once
+    assert not store.records
+    await store.wait_for_record()
+    store.finish()
+    assert (persister.error, persister.backlog_size) == (None, 0)
+    persister.persist(REQUEST, 0.0)
+    store.finish(FULL)
+    assert [type(record) for record, _ in store.records] == [PutTombstone]
 
 
 @waiting
-async def test_a_request_that_is_too_large_says_nothing_about_others() -> None:
-    found, store = made()
-    found.persist(REQUEST, 0.0)
-    store.end(ODD)
-    assert (found.error, len(store.given)) == (None, 0)
+async def test_too_large_request_does_not_make_the_store_unavailable() -> None:
+    persister, store = create_persister()
+    persister.persist(REQUEST, 0.0)
+    store.finish(ODD)
+    assert (persister.error, len(store.records)) == (None, 0)
 
 
 @waiting
-async def test_a_store_that_takes_nothing_is_tried_again() -> None:
-    found, store = made()
+async def test_failed_store_is_tried_again() -> None:
+    persister, store = create_persister()
     store.is_overrun = True
-    found.persist(REQUEST, 0.0)
-    assert (found.error, found.backlog_size) == (FULL, 1)
+    persister.persist(REQUEST, 0.0)
+    assert (persister.error, persister.backlog_size) == (FULL, 1)
     while store.resumed < 3:
         await asyncio.sleep(0.001)
-        assert (found.error, found.backlog_size) == (FULL, 1)
+        assert (persister.error, persister.backlog_size) == (FULL, 1)
     store.is_overrun = False
-    await store.asked()
-    store.end()
-    assert (found.error, found.backlog_size) == (None, 0)
+    await store.wait_for_record()
+    store.finish()
+    assert (persister.error, persister.backlog_size) == (None, 0)
 
 
-def promised(record: StoreChange) -> Persist:
+def accepted_record(record: StoreChange) -> Persist:
     return Persist(record, [Delivery("p", Result("c1"))])
 
 
 @waiting
-async def test_promise_that_is_not_written_is_refused_and_only_the_last_value_of_a_topic_waits() -> None:
+async def test_unwritten_push_is_refused_and_only_the_last_value_of_a_topic_waits() -> None:
     said: Deliveries = []
     hub = Hub(Random(1), Limits(), keeps=True)
-    found, store = Persister(hub, lambda deliveries, _now: said.extend(deliveries)), FakeStore()
-    found.store = cast("Store", store)
+    persister, store = Persister(hub, lambda deliveries, _now: said.extend(deliveries)), FakeStore()
+    persister.store = cast("Store", store)
     for number in range(3):
-        found.persist(promised(PutRetained("topic", b"%d" % number, number)), 0.0)
+        persister.persist(accepted_record(PutRetained("topic", b"%d" % number, number)), 0.0)
     for _ in range(3):
-        store.end(FULL)
-    assert found.backlog_size == 1
+        store.finish(FULL)
+    assert persister.backlog_size == 1
     assert hub.store_status.unavailable_reason == "it cannot be kept now: the disk is full"
     await asyncio.sleep(0)
     refused = Delivery("p", Failure("c1", Reason.OVERLOADED, hub.store_status.unavailable_reason, retry_after=1.0))
     assert said == [refused] * 3
-    await store.asked()
-    assert store.end() == PutRetained("topic", b"2", 2)
-    assert (hub.store_status.unavailable_reason, found.backlog_size, len(said)) == ("", 0, 3)
+    await store.wait_for_record()
+    assert store.finish() == PutRetained("topic", b"2", 2)
+    assert (hub.store_status.unavailable_reason, persister.backlog_size, len(said)) == ("", 0, 3)
 
 
 @waiting
-async def test_value_that_replaces_the_one_being_tried_is_written_after_it() -> None:
-    found, store = made()
-    found.persist(VALUES[0], 0.0)
-    store.end(FULL)
-    await store.asked()
+async def test_value_that_replaces_one_being_retried_is_written_after_it() -> None:
+    persister, store = create_persister()
+    persister.persist(VALUES[0], 0.0)
+    store.finish(FULL)
+    await store.wait_for_record()
     newer = Persist(PutRetained("topic0", b"newer", 9), [])
-    found.persist(newer, 0.0)
-    assert found.backlog_size == 2
-    store.end(FULL)
-    assert found.backlog_size == 1  # the older one has nothing to say any more
-    await store.asked()
-    assert store.end() == newer.record
-    assert not store.given
+    persister.persist(newer, 0.0)
+    assert persister.backlog_size == 2
+    store.finish(FULL)
+    assert persister.backlog_size == 1  # the older value was replaced
+    await store.wait_for_record()
+    assert store.finish() == newer.record
+    assert not store.records
 
 
 @waiting
-async def test_answer_to_an_accepted_request_waits_for_room_and_is_not_refused() -> None:
+async def test_answer_of_an_accepted_request_waits_for_the_store() -> None:
     said: Deliveries = []
-    found, store = Persister(Hub(Random(1), Limits(), keeps=True), lambda new, _now: said.extend(new)), FakeStore()
-    found.store = cast("Store", store)
-    answer = promised(PutAnswer("p", "k", b"", 9e9))
-    found.persist(answer, 0.0)
-    store.end(FULL)
-    await store.asked()
+    persister, store = Persister(Hub(Random(1), Limits(), keeps=True), lambda new, _now: said.extend(new)), FakeStore()
+    persister.store = cast("Store", store)
+    answer = accepted_record(PutAnswer("p", "k", b"", 9e9))
+    persister.persist(answer, 0.0)
+    store.finish(FULL)
+    await store.wait_for_record()
     assert not said
-    store.end()
+    store.finish()
     assert said == answer.then
+
+
+@waiting
+async def test_deliveries_of_each_waiting_answer_are_performed_once() -> None:
+    performed: Deliveries = []
+    hub = Hub(Random(1), Limits(), keeps=True)
+    persister, store = Persister(hub, lambda deliveries, _now: performed.extend(deliveries)), FakeStore()
+    persister.store = cast("Store", store)
+    answers = [Persist(PutAnswer("p", key, b"", 9e9), [Delivery("p", Result(key))]) for key in ("k1", "k2")]
+    for answer in answers:
+        persister.persist(answer, 0.0)
+    for _ in answers:
+        store.finish(FULL)
+    await store.wait_for_record()
+    store.finish()
+    assert performed == answers[0].then
+    store.finish()
+    assert performed == [*answers[0].then, *answers[1].then]

@@ -1,4 +1,4 @@
-"""What the pipeline found out last: of its tables the last day, in a few rows."""
+"""The summary of the pipeline's tables: of each the last day, in a few rows."""
 
 import asyncio
 import errno
@@ -13,12 +13,12 @@ from tests.support import result_tables
 
 
 def summary(out: Path) -> dict[str, Any]:
-    found = pipeline_results.read_summary(out)
-    assert found is not None
-    return found
+    results = pipeline_results.read_summary(out)
+    assert results is not None
+    return results
 
 
-def test_the_run_and_the_last_day_are_summed_up(tmp_path: Path) -> None:
+def test_run_and_last_day_are_summarized(tmp_path: Path) -> None:
     told = summary(result_tables.written(tmp_path))
     assert {name: told[name] for name in ("finished_at", "segments", "late", "quarantined", "rows", "day")} == {
         "finished_at": "2026-05-02T10:00:00.125Z",
@@ -46,7 +46,7 @@ def test_the_run_and_the_last_day_are_summed_up(tmp_path: Path) -> None:
     ]
 
 
-def test_many_rows_are_few_here_and_names_are_cut(tmp_path: Path) -> None:
+def test_summary_has_few_rows_and_short_names(tmp_path: Path) -> None:
     result_tables.written(tmp_path)
     rows = [{"method": f"{number:04}{'x' * 500}", "calls": 1, "errors": 0, "p99_ns": number} for number in range(3000)]
     result_tables.put(tmp_path / "slo" / f"{result_tables.DAY}-000.parquet", rows)
@@ -55,14 +55,14 @@ def test_many_rows_are_few_here_and_names_are_cut(tmp_path: Path) -> None:
     assert max(len(each["method"]) for each in told) == 200
 
 
-def test_a_table_that_is_too_large_is_left_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_too_large_table_is_omitted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(pipeline_results, "_MAX_ROWS", 2)
     told = summary(result_tables.written(tmp_path))
     assert told["slo"] == []
     assert len(told["bridge_matrix"]) == 2
 
 
-def test_tables_without_rows_or_files(tmp_path: Path) -> None:
+def test_tables_without_rows_or_files_are_empty(tmp_path: Path) -> None:
     assert pipeline_results.read_summary(tmp_path) is None
     for name in ("nothing", "impossi\0ble"):
         assert pipeline_results._file_state(tmp_path / name) is None
@@ -80,7 +80,7 @@ def test_tables_without_rows_or_files(tmp_path: Path) -> None:
         (f"slo/{result_tables.DAY}-000.parquet", b"no Parquet", "slo: "),
     ],
 )
-def test_what_is_no_output_of_the_pipeline_is_said(tmp_path: Path, name: str, content: bytes, said: str) -> None:
+def test_invalid_files_are_reported(tmp_path: Path, name: str, content: bytes, said: str) -> None:
     result_tables.written(tmp_path)
     (tmp_path / name).write_bytes(content)
     with pytest.raises(pipeline_results.UnreadableTables) as error:
@@ -88,55 +88,55 @@ def test_what_is_no_output_of_the_pipeline_is_said(tmp_path: Path, name: str, co
     assert str(error.value).startswith(said)
 
 
-def test_a_table_with_other_columns_is_said(tmp_path: Path) -> None:
+def test_table_with_other_columns_is_reported(tmp_path: Path) -> None:
     result_tables.written(tmp_path)
     result_tables.put(tmp_path / "slo" / f"{result_tables.DAY}-000.parquet", [{"method": "x", "reason": "y"}])
     with pytest.raises(pipeline_results.UnreadableTables):
         pipeline_results.read_summary(tmp_path)
 
 
-def test_the_latest_results_are_followed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_new_tables_replace_the_summary(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(pipeline_results, "_POLL_INTERVAL", 0.01)
 
     async def run() -> None:
-        found = pipeline_results.PipelineResults()
-        found.follow(str(tmp_path))
-        assert found.latest() is None
+        results = pipeline_results.PipelineResults()
+        results.follow(str(tmp_path))
+        assert results.latest() is None
         result_tables.written(tmp_path)
-        await until(lambda: shown(found).get("late") == 2)
+        await until(lambda: latest(results).get("late") == 2)
         result_tables.written(tmp_path, late=77)
-        await until(lambda: shown(found).get("late") == 77)
+        await until(lambda: latest(results).get("late") == 77)
         (tmp_path / "_run.json").unlink()
-        await until(lambda: found.latest() is None)
+        await until(lambda: results.latest() is None)
         result_tables.written(tmp_path)
-        await until(lambda: shown(found).get("late") == 2)
-        found.follow("")
-        assert found.latest() is None
-        found.stop()
+        await until(lambda: latest(results).get("late") == 2)
+        results.follow("")
+        assert results.latest() is None
+        results.stop()
 
     asyncio.run(run())
 
 
-def test_trouble_is_told_and_ends_with_the_next_run(
+def test_error_is_reported_until_the_next_run(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr(pipeline_results, "_POLL_INTERVAL", 0.01)
 
     async def run() -> None:
-        found = pipeline_results.PipelineResults()
+        results = pipeline_results.PipelineResults()
         (tmp_path / "_run.json").write_text("no JSON")
         with caplog.at_level(logging.WARNING):
-            found.follow(str(tmp_path))
-            await until(lambda: "_run.json: " in str(shown(found).get("trouble")))
+            results.follow(str(tmp_path))
+            await until(lambda: "_run.json: " in str(latest(results).get("trouble")))
         result_tables.written(tmp_path)
-        await until(lambda: shown(found).get("late") == 2)
-        found.stop()
+        await until(lambda: latest(results).get("late") == 2)
+        results.stop()
 
     asyncio.run(run())
-    assert len([line for line in caplog.messages if "cannot be read" in line]) == 1
+    assert len([line for line in caplog.messages if line.startswith("cannot read tables")]) == 1
 
 
-def test_a_run_file_that_the_system_does_not_give_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_read_error_of_the_run_file_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def broken(path: Path) -> bytes:
         raise OSError(errno.EIO, "Input/output error", str(path))
 
@@ -144,41 +144,41 @@ def test_a_run_file_that_the_system_does_not_give_is_said(tmp_path: Path, monkey
     monkeypatch.setattr(Path, "read_bytes", broken)
     with pytest.raises(pipeline_results.UnreadableTables) as error:
         pipeline_results.read_summary(tmp_path)
-    assert str(error.value) == "_run.json: Input/output error"  # where it lies is nobody's business
+    assert str(error.value) == "_run.json: Input/output error"  # without the path
 
 
-def test_a_table_that_the_system_does_not_give_is_said_and_asked_for_again(
+def test_read_error_of_a_table_is_reported_and_retried(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr(pipeline_results, "_POLL_INTERVAL", 0.01)
     result_tables.written(tmp_path)
-    looks, read = 0, pipeline_results.read_summary
+    checks, read = 0, pipeline_results.read_summary
 
-    def counted(directory: Path) -> object:
-        nonlocal looks
-        looks += 1
+    def counting_read(directory: Path) -> object:
+        nonlocal checks
+        checks += 1
         return read(directory)
 
-    monkeypatch.setattr(pipeline_results, "read_summary", counted)
+    monkeypatch.setattr(pipeline_results, "read_summary", counting_read)
 
     async def run() -> None:
         path = tmp_path / "slo" / f"{result_tables.DAY}-000.parquet"
         away = path.rename(tmp_path / "away")
-        path.symlink_to(path)  # a file that is there, and that nobody can open
-        found = pipeline_results.PipelineResults()
-        found.follow(str(tmp_path))
-        await until(lambda: looks >= 3)
-        assert str(shown(found).get("trouble")).startswith("slo: ")
+        path.symlink_to(path)  # a file that exists and cannot be opened
+        results = pipeline_results.PipelineResults()
+        results.follow(str(tmp_path))
+        await until(lambda: checks >= 3)
+        assert str(latest(results).get("trouble")).startswith("slo: ")
         path.unlink()
         away.rename(path)
-        await until(lambda: shown(found).get("late") == 2)
-        found.stop()
+        await until(lambda: latest(results).get("late") == 2)
+        results.stop()
 
     asyncio.run(run())
-    assert len([line for line in caplog.messages if "cannot be read" in line]) == 1
+    assert len([line for line in caplog.messages if line.startswith("cannot read tables")]) == 1
 
 
-def test_trouble_ends_with_the_tables(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_error_ends_when_the_tables_are_removed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(pipeline_results, "_POLL_INTERVAL", 0.01)
     result_tables.written(tmp_path)
     path = tmp_path / "slo" / f"{result_tables.DAY}-000.parquet"
@@ -186,49 +186,49 @@ def test_trouble_ends_with_the_tables(tmp_path: Path, monkeypatch: pytest.Monkey
     path.symlink_to(path)
 
     async def run() -> None:
-        found = pipeline_results.PipelineResults()
-        found.follow(str(tmp_path))
-        await until(lambda: "trouble" in shown(found))
+        results = pipeline_results.PipelineResults()
+        results.follow(str(tmp_path))
+        await until(lambda: "trouble" in latest(results))
         (tmp_path / "_run.json").unlink()
-        await until(lambda: found.latest() is None)
-        found.stop()
+        await until(lambda: results.latest() is None)
+        results.stop()
 
     asyncio.run(run())
 
 
-def test_what_nobody_has_thought_of_does_not_end_it(
+def test_unexpected_error_does_not_stop_following(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr(pipeline_results, "_POLL_INTERVAL", 0.01)
     result_tables.written(tmp_path)
-    looks, read = 0, pipeline_results.read_summary
+    checks, read = 0, pipeline_results.read_summary
 
-    def odd(directory: Path) -> object:
-        nonlocal looks
-        looks += 1
-        if looks <= 3:
+    def failing_read(directory: Path) -> object:
+        nonlocal checks
+        checks += 1
+        if checks <= 3:
             raise ZeroDivisionError("odd")
         return read(directory)
 
-    monkeypatch.setattr(pipeline_results, "read_summary", odd)
+    monkeypatch.setattr(pipeline_results, "read_summary", failing_read)
 
     async def run() -> None:
-        found = pipeline_results.PipelineResults()
-        found.follow(str(tmp_path))
-        await until(lambda: shown(found).get("trouble") == "something went wrong; the log of the hub says what")
-        await until(lambda: shown(found).get("late") == 2)
-        found.stop()
+        results = pipeline_results.PipelineResults()
+        results.follow(str(tmp_path))
+        await until(lambda: latest(results).get("trouble") == "internal error; see the log of the hub")
+        await until(lambda: latest(results).get("late") == 2)
+        results.stop()
 
     asyncio.run(run())
     (line,) = [record for record in caplog.records if record.levelno == logging.ERROR]
     assert line.exc_info is not None
 
 
-def shown(found: pipeline_results.PipelineResults) -> dict[str, Any]:
-    return cast("dict[str, Any]", found.latest() or {})
+def latest(results: pipeline_results.PipelineResults) -> dict[str, Any]:
+    return cast("dict[str, Any]", results.latest() or {})
 
 
 async def until(is_so: Any) -> None:  # noqa: ANN401
     async with asyncio.timeout(120.0):
-        while not is_so():  # noqa: ASYNC110  nobody tells of it
+        while not is_so():  # noqa: ASYNC110  there is no event to wait for
             await asyncio.sleep(0.005)

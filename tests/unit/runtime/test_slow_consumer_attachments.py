@@ -1,4 +1,4 @@
-"""Attachments for a peer that was slow for a while: what waits stays on disk, and catching up costs it nothing."""
+"""Attachments for a slow consumer that catches up: they wait on disk, and their number is not held against it."""
 
 import asyncio
 from random import Random
@@ -22,14 +22,16 @@ PIECES = [bytes([number]) * SIZE for number in range(100)]
 
 def peer(name: str, exchange: Exchange) -> tuple[PeerConnection, FakeLink]:
     link = FakeLink(1 << 40)
-    talk = SPEC.create_conversation(ConversationSetup(name, Role.SERVER, Random(2), LIMITS))
+    conversation = SPEC.create_conversation(ConversationSetup(name, Role.SERVER, Random(2), LIMITS))
     spools = DiskSpools(1 << 30, 1 << 30)
-    pump = PeerConnection(name, link, exchange, lambda _: (SPEC, talk), Credentials(), LIMITS, spools, lambda _: None)
-    pump.received(Packet(b"H1.0.0\n"))
-    return pump, link
+    connection = PeerConnection(
+        name, link, exchange, lambda _: (SPEC, conversation), Credentials(), LIMITS, spools, lambda _: None
+    )
+    connection.received(Packet(b"H1.0.0\n"))
+    return connection, link
 
 
-def test_who_catches_up_is_not_let_go_for_what_comes_meanwhile() -> None:
+def test_peer_that_catches_up_is_not_disconnected_for_new_attachments() -> None:
     async def run() -> None:
         exchange = Exchange(Hub(Random(1), LIMITS))
         (callee, link), (caller, _) = peer("callee", exchange), peer("caller", exchange)
@@ -37,20 +39,20 @@ def test_who_catches_up_is_not_let_go_for_what_comes_meanwhile() -> None:
         exchange.flush()
         caller.received(Packet(b"A%d\nM1\nstore\n" % len(PIECES)))
         exchange.flush()
-        link.take(0)
+        link.accept(0)
         for piece in PIECES[:50]:
             caller.received(Packet(piece, is_text=False))
-        link.take(1 << 40)
+        link.accept(1 << 40)
         callee.writable()
         largest = 0
-        for piece in PIECES[50:]:  # as much comes as goes out, so that it never catches up
+        for piece in PIECES[50:]:  # as much arrives as is read, so the peer never catches up
             caller.received(Packet(piece, is_text=False))
             largest = max(largest, callee.outbox.buffered_bytes)
         for _ in PIECES:
             exchange.flush()
         assert largest <= LIMITS.max_unread_events
         assert not callee.is_slow
-        # A frame is `<...>` here where it is whole, and `{...}` where it went in pieces.
+        # A complete frame is `<...>` here, a fragmented one `{...}`.
         assert b"".join(link.writes).translate(None, b"<>{}").endswith(b"".join(PIECES).translate(None, b"<>{}"))
 
     asyncio.run(run())

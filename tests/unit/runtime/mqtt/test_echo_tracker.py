@@ -1,4 +1,4 @@
-"""What a hub has said at a broker comes back to it, or does not; what others say is never taken for it for long."""
+"""Echoes of a hub's own messages, and messages of others that must not be taken for echoes."""
 
 from random import Random
 
@@ -14,7 +14,7 @@ from fiveways.wire.packet import Packet
 SECOND = 1_000_000_000
 
 
-def test_each_comes_back_once() -> None:
+def test_message_is_echoed_once() -> None:
     echoes = EchoTracker(10)
     for _ in range(2):
         echoes.add("a", 0.0)
@@ -23,7 +23,7 @@ def test_each_comes_back_once() -> None:
     assert len(echoes) == 0
 
 
-def test_after_a_while_none_comes_back() -> None:
+def test_old_message_is_not_echoed() -> None:
     echoes = EchoTracker(10)
     echoes.add("a", 0.0)
     echoes.add("a", 2.0)
@@ -34,7 +34,7 @@ def test_after_a_while_none_comes_back() -> None:
     assert len(echoes) == 0
 
 
-def test_no_more_are_remembered_than_there_is_room_for() -> None:
+def test_number_of_awaited_echoes_is_bounded() -> None:
     echoes = EchoTracker(3)
     for number in range(1000):
         echoes.add(number // 2, 0.0)
@@ -42,7 +42,7 @@ def test_no_more_are_remembered_than_there_is_room_for() -> None:
     assert [echoes.take_echo(number, 0.0) for number in (0, 498, 499, 499, 499)] == [False, True, True, True, False]
 
 
-def test_books_are_kept_whatever_happens() -> None:
+def test_random_operations_keep_the_tables_consistent() -> None:
     chance, echoes, now = Random(5), EchoTracker(8), 0.0
     simple: list[tuple[int, float]] = []
     for _ in range(5000):
@@ -61,7 +61,7 @@ def test_books_are_kept_whatever_happens() -> None:
 
 
 class Recorded:
-    """A recorder of a link on which the hub listens to `/here`."""
+    """A recorder of a connection on which the hub is subscribed to `/here`."""
 
     def __init__(self) -> None:
         self.now = 0
@@ -73,13 +73,13 @@ class Recorded:
         self.recorder.record_sent(Packet(b"21.5", False, topic))
 
     def heard(self, topic: str) -> bool:
-        """Say whether what came is noted down."""
+        """Return whether a received message is recorded."""
         before = len(self.tape)
         self.recorder.record_received(self.recorder.begin_receive(), Packet(b"21.5", False, topic))
         return len(self.tape) > before
 
 
-def test_what_we_said_is_noted_once() -> None:
+def test_own_message_is_recorded_once() -> None:
     link = Recorded()
     link.said("/here")
     link.now += SECOND
@@ -87,13 +87,13 @@ def test_what_we_said_is_noted_once() -> None:
     assert link.heard("/here")
 
 
-def test_where_we_do_not_listen_nothing_comes_back() -> None:
+def test_message_on_unsubscribed_topic_is_no_echo() -> None:
     link = Recorded()
     link.said("/there")
     assert link.heard("/there")
 
 
-def test_what_never_came_back_does_not_hide_what_a_device_says_later() -> None:
+def test_lost_echo_does_not_hide_a_later_message_of_a_device() -> None:
     link = Recorded()
     link.said("/here")
     link.now += int((ECHO_TIMEOUT + 1) * SECOND)

@@ -1,4 +1,4 @@
-"""How many open requests behind a broker one topic, one device and all unknown devices may have."""
+"""Limits of the pending requests behind a broker: per topic, per device, and for all unknown devices."""
 
 from collections import Counter
 
@@ -14,7 +14,7 @@ def device(prefix: int, number: int) -> int:
 
 
 def flood(shares: RequestShares, numbers: list[int], topic: str = "/a") -> tuple[list[Share], Counter[str]]:
-    """The owners of what was admitted, and the reasons of refusals."""
+    """The devices of admitted requests, and the reasons of refusals."""
     outcomes = [shares.admit(number, topic) for number in numbers]
     return (
         [each for each in outcomes if not isinstance(each, str)],
@@ -25,7 +25,7 @@ def flood(shares: RequestShares, numbers: list[int], topic: str = "/a") -> tuple
 def test_device_that_uses_up_its_share_leaves_room_for_others_on_its_topic() -> None:
     shares = RequestShares(64, 0.5)
     admitted, refused = flood(shares, [device(7, number) for number in range(64)])
-    # The first came from a device that was not known yet.
+    # The first request came from a device that was still unknown.
     assert len(admitted) == 17
     assert refused == {"the share of 16 open calls for device 00000007 is used up": 47}
     assert len(flood(shares, [device(8, number) for number in range(10)])[0]) == 10
@@ -52,7 +52,7 @@ def test_requests_without_a_common_prefix_share_what_one_device_has() -> None:
         admitted, refused = flood(shares, numbers)
         assert len(admitted) == 16
         assert refused == {"the share of 16 open calls for unknown devices on /a is used up": 48}
-        # A device is known from its second request on, though its first was refused.
+        # A device is known from its second request on, even if the first was refused.
         answers = flood(shares, [device(1000, 1), device(1000, 2)])
         assert (len(answers[0]), len(answers[1])) == (1, 1)
         shares = RequestShares(64, 0.5)
@@ -66,7 +66,7 @@ def test_requests_without_a_common_prefix_cannot_fill_all_topics() -> None:
     assert len(flood(shares, [device(1000, 2)], "/0")[0]) == 1
 
 
-def test_share_of_1_is_no_share() -> None:
+def test_share_of_1_is_no_limit() -> None:
     shares = RequestShares(64, 1.0)
     assert len(flood(shares, [device(7, number) for number in range(64)])[0]) == 64
 
@@ -93,7 +93,7 @@ def test_topics_without_open_requests_are_forgotten() -> None:
 
 
 @given(st.lists(st.tuples(st.booleans(), st.integers(0, 3), st.sampled_from(["/a", "/b"])), max_size=60))
-def test_everything_that_was_admitted_can_be_released(steps: list[tuple[bool, int, str]]) -> None:
+def test_admitted_requests_can_be_released(steps: list[tuple[bool, int, str]]) -> None:
     shares, held = RequestShares(8, 0.5), list[tuple[Share, str]]()
     for number, (comes, prefix, topic) in enumerate(steps):
         if comes:

@@ -1,4 +1,4 @@
-"""Of several hubs on one broker, one answers on a topic, whenever each of them hears what."""
+"""Topic elections: of several hubs on one broker, one answers on a topic, for every order of receipt."""
 
 import json
 
@@ -11,7 +11,7 @@ TOPICS = ("/a", "/b", "/c")
 
 
 class Broker:
-    """One order of messages for all; each hub has heard so many of them."""
+    """The broker's order of messages, and the number that each hub has received."""
 
     def __init__(self, names: str) -> None:
         self.hubs = {name: TopicElection(name) for name in names}
@@ -23,17 +23,17 @@ class Broker:
         if news is not None:
             self.said.append((f"{CLAIMS_PREFIX}{name}", news))
 
-    def hear(self, name: str, count: int = 1) -> None:
+    def receive(self, name: str, count: int = 1) -> None:
         for place, payload in self.said[self.heard[name] :][:count]:
             self.hubs[name].receive(place, payload)
             self.heard[name] += 1
 
     def settle(self) -> None:
         for name in self.hubs:
-            self.hear(name, len(self.said))
+            self.receive(name, len(self.said))
 
 
-def test_who_claims_first_holds_and_the_other_follows() -> None:
+def test_first_claim_wins_and_the_other_hub_follows() -> None:
     broker = Broker("zx")
     broker.want("z", frozenset({"/a"}))
     assert broker.hubs["z"].owned == frozenset()
@@ -47,7 +47,7 @@ def test_who_claims_first_holds_and_the_other_follows() -> None:
     assert broker.hubs["x"].owned == {"/a", "/b"}
 
 
-def test_what_is_not_wanted_any_more_is_let_go_at_once() -> None:
+def test_unwanted_topic_is_given_up_at_once() -> None:
     broker = Broker("z")
     broker.want("z", frozenset({"/a", "/b"}))
     broker.settle()
@@ -56,7 +56,7 @@ def test_what_is_not_wanted_any_more_is_let_go_at_once() -> None:
     assert broker.hubs["z"].set_wanted(frozenset({"/b"})) is None
 
 
-def test_what_no_hub_says_changes_nothing() -> None:
+def test_invalid_claims_are_ignored() -> None:
     claims = TopicElection("x")
     claims.set_wanted(frozenset({"/a"}))
     for payload in (
@@ -76,7 +76,7 @@ def test_what_no_hub_says_changes_nothing() -> None:
     assert claims.rivals() == {}
 
 
-def test_so_many_strangers_leave_room_for_us() -> None:
+def test_many_unknown_hubs_leave_room_for_own_claims() -> None:
     broker = Broker("z")
     for number in range(1000):
         broker.said.append((f"{CLAIMS_PREFIX}stranger{number}", b'{"/x": 1}'))
@@ -86,7 +86,7 @@ def test_so_many_strangers_leave_room_for_us() -> None:
     assert len(broker.hubs["z"]._hubs) <= 101
 
 
-def test_who_comes_anew_is_told_and_what_was_taken_back_is_said_again() -> None:
+def test_new_hub_receives_claims_and_removed_claims_are_published_again() -> None:
     claims = TopicElection("x")
     mine = claims.set_wanted(frozenset({"/a"}))
     assert mine is not None
@@ -105,7 +105,7 @@ def test_who_comes_anew_is_told_and_what_was_taken_back_is_said_again() -> None:
 
 
 def claimed(*names: str) -> TopicElection:
-    """Claims of a hub x that has heard claims of others, with lower numbers."""
+    """Claims of a hub x that knows lower numbers of other hubs."""
     claims = TopicElection("x")
     mine = claims.set_wanted(frozenset({"/a"}))
     assert mine is not None
@@ -115,7 +115,7 @@ def claimed(*names: str) -> TopicElection:
     return claims
 
 
-def test_hub_that_answers_no_question_is_forgotten() -> None:
+def test_hub_that_answers_no_query_is_forgotten() -> None:
     claims = claimed("dead", "alive")
     assert claims.rivals() == {"/a": "alive"}
     claims.receive(claims.query_topic, NO_CLAIMS, 10.0)
@@ -130,13 +130,13 @@ def test_hub_that_answers_no_question_is_forgotten() -> None:
     assert claims.owned == {"/a"}
 
 
-def test_hub_that_nobody_asked_is_not_forgotten() -> None:
+def test_hub_without_a_query_is_not_forgotten() -> None:
     claims = claimed("other")
     assert claims.drop_silent(1e6) == []
     assert claims.rivals() == {"/a": "other"}
 
 
-def test_message_in_our_name_is_ours_once_for_each_time_that_we_said_it() -> None:
+def test_message_in_own_name_is_accepted_once_per_publication() -> None:
     claims = TopicElection("x")
     place = f"{CLAIMS_PREFIX}x"
     assert claims.is_own_message(f"{CLAIMS_PREFIX}y", b'{"/a":0}')
@@ -144,7 +144,7 @@ def test_message_in_our_name_is_ours_once_for_each_time_that_we_said_it() -> Non
     claims.set_wanted(frozenset({"/c"}))
     assert claims.is_own_message(place, NO_CLAIMS)
     assert not claims.is_own_message(place, NO_CLAIMS)
-    # The will of an earlier link may come late.
+    # The will of an earlier connection may arrive late.
     assert claims.is_own_message(place, b"")
     assert not claims.is_own_message(place, b"")
     first, second = claims.set_wanted(frozenset({"/a"})), claims.set_wanted(frozenset({"/a", "/b"}))
@@ -154,7 +154,7 @@ def test_message_in_our_name_is_ours_once_for_each_time_that_we_said_it() -> Non
     claims.note_published(second)
     assert claims.is_own_message(place, second)
     assert not claims.is_own_message(place, first)
-    # One that repeats what we claim does no harm.
+    # A copy of the hub's claims does no harm.
     assert claims.is_own_message(place, second)
     assert not claims.is_own_message(place, b'{"/a":0}')
 
@@ -171,8 +171,8 @@ STEPS = st.lists(
 
 @settings(max_examples=300)
 @given(STEPS)
-def test_a_request_finds_one_who_answers_at_most(steps: list[tuple[str, str, object]]) -> None:
-    """A request stands at one place in the broker's order: each hub decides by what it has heard up to there."""
+def test_request_is_answered_by_one_hub_at_most(steps: list[tuple[str, str, object]]) -> None:
+    """A request has one place in the broker's order: each hub decides by the messages before it."""
     broker = Broker("xyz")
     gone: set[str] = set()
     for what, name, more in steps:
@@ -183,7 +183,7 @@ def test_a_request_finds_one_who_answers_at_most(steps: list[tuple[str, str, obj
             broker.want(name, more)
         elif what == "hear":
             assert isinstance(more, int)
-            broker.hear(name, more)
+            broker.receive(name, more)
         else:
             gone.add(name)
             broker.said.append((f"{CLAIMS_PREFIX}{name}", b""))
@@ -196,5 +196,5 @@ def test_a_request_finds_one_who_answers_at_most(steps: list[tuple[str, str, obj
                 assert sum(topic in hub.owned for hub in hubs) <= 1
     broker.settle()
     for topic in TOPICS:
-        wanted = [claims for name, claims in broker.hubs.items() if name not in gone and topic in claims._own_claims]
-        assert sum(topic in claims.owned for claims in wanted) == bool(wanted)
+        claimants = [claims for name, claims in broker.hubs.items() if name not in gone and topic in claims._own_claims]
+        assert sum(topic in claims.owned for claims in claimants) == bool(claimants)

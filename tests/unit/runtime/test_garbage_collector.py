@@ -1,14 +1,14 @@
-"""The hub's own process."""
+"""The hub's policy for garbage collection."""
 
 import asyncio
 import gc
 
 import pytest
 
-from fiveways.runtime import process_metrics
+from fiveways.runtime.garbage_collector import GarbageCollector
 
 
-def test_garbage_is_collected_by_the_number_of_ended_sessions(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_collections_follow_the_number_of_ended_sessions(monkeypatch: pytest.MonkeyPatch) -> None:
     collections: list[int] = []
     monkeypatch.setattr(gc, "freeze", lambda: None)
     monkeypatch.setattr(gc, "set_threshold", lambda *_: None)
@@ -17,12 +17,12 @@ def test_garbage_is_collected_by_the_number_of_ended_sessions(monkeypatch: pytes
 
     async def run() -> None:
         nonlocal sessions
-        collector = process_metrics.GarbageCollector(lambda: sessions)
+        collector = GarbageCollector(lambda: sessions)
         for _ in range(3 * 4096):
             collector.count_ended("p")
         await asyncio.sleep(0)
         assert len(collections) == 3
-        sessions = 10_000  # with more open sessions, a collection takes longer and has to be rarer
+        sessions = 10_000  # with more open sessions, a collection takes longer and must be rarer
         for _ in range(10_000):
             assert len(collections) == 3
             collector.count_ended("p")
