@@ -1,19 +1,20 @@
-"""Kill the hub again and again under load, and count what became of every request, job and value.
+"""Kill the hub repeatedly under load, and verify every request, job and retained value.
 
 Participants, all on this machine:
 
   requesters      NQ over HTTP, WebSocket and ZeroMQ, with the hub's own conversation
-  raw-requesters  NQ over HTTP, written from the specification with sockets and JSON alone
-  services        LRPM, UMQ and UMQ36 with the hub's own client; they leave and return at random
-  raw-services    LRPM and UMQ over raw WebSockets; they leave and return at random
-  queues          producers push jobs, workers do them, fail at them, or die with them
-  retained        writers publish rising retained values, readers subscribe anew
-  identities      owners of tokens call what guests, anonymous peers and old tokens must not
-  reloads         SIGHUP with rotated tokens and other limits
-  journal         the hub writes one in small segments, and in the end it is compared with the requests
+  raw-requesters  NQ over HTTP, written from the specification with plain sockets and JSON
+  services        LRPM, UMQ and UMQ36 with the hub's own client; they disconnect and reconnect at random
+  raw-services    LRPM and UMQ over raw WebSockets; they disconnect and reconnect at random
+  queues          producers push jobs; workers finish them, fail them, or disconnect while they run
+  retained        publishers publish rising retained values, new subscribers read them
+  identities      owners of tokens call a method that guests, anonymous peers and revoked tokens must not call
+  reloads         SIGHUP with rotated tokens and changed limits
+  journal         the hub writes a journal in small segments; at the end it is compared with the requests
 
-In the end every request was answered with its method's own result, once; every acknowledged job is done; every new
-subscriber got a value no older than the last acknowledged one; rights always held; the journal has all of it.
+A run is clean if every request was answered once, with the correct result of its method; every acknowledged job was
+done; every new subscriber got a value no older than the last acknowledged one; permissions always held; and the journal
+is complete.
 """
 
 import argparse
@@ -36,7 +37,7 @@ from chaos.journal_audit import audit
 from chaos.participants import Participant, Report, merged
 from chaos.raw_nq import RawRequester
 from chaos.raw_services import RawService
-from chaos.roster import JOURNAL, KINDS_OF_PARTICIPANTS, RunContext, cast
+from chaos.roster import JOURNAL, KINDS_OF_PARTICIPANTS, RunContext, make_participants
 from chaos.services import Service
 
 _EXAMPLES: Final = """examples:
@@ -46,23 +47,23 @@ _EXAMPLES: Final = """examples:
 """
 _FIRST_OWNER: Final = "owner0"
 _LIVES: Final = 0.05, 1.6
-"""Seconds from a start of the hub to the next kill, at least and at most."""
+"""Minimum and maximum of the seconds between a start of the hub and the next kill."""
 _PARTING: Final = 10.0
-"""Seconds for participants to close their connections."""
+"""Seconds in which participants may close their connections."""
 
 
 @dataclass(frozen=True)
 class Plan:
-    """How much, and how long."""
+    """The size and duration of a run."""
 
     kills: int = 100
     in_flight: int = 2000
     seed: int = 1
     participants: Collection[str] = KINDS_OF_PARTICIPANTS
     pause: float = 0.0
-    """Seconds for which the hub stands still after the last kill."""
+    """Seconds for which the hub is stopped (SIGSTOP) after the last kill."""
     patience: float = 120.0
-    """Seconds for all that is open to be completed after the last kill."""
+    """Timeout in seconds for completing all pending requests after the last kill."""
 
 
 @dataclass(frozen=True)
@@ -75,12 +76,12 @@ class Outcome:
 
     @property
     def is_clean(self) -> bool:
-        """Whether nothing was lost, doubled, invented, or failed by the hub, in any report."""
+        """Whether no report has a loss, a duplicate, a wrong result or a hub error."""
         return all(each.is_clean for each in self.reports)
 
     @property
     def faults(self) -> list[str]:
-        """All that was wrong, in words."""
+        """All faults, as text."""
         return [f"{each.kind}: {line}" for each in self.reports for line in (*each.wrong, *each.failures)]
 
     def __str__(self) -> str:
@@ -96,7 +97,7 @@ class Outcome:
 
 
 async def run(plan: Plan, folder: Path) -> Outcome:
-    """Carry out the plan."""
+    """Execute the plan."""
     started = perf_counter()
     random = Random(plan.seed)
     configuration = Configuration(folder, Random(random.random()), journal=JOURNAL in plan.participants)
@@ -106,47 +107,49 @@ async def run(plan: Plan, folder: Path) -> Outcome:
     hub = KillableHub(folder / "store.db", "--config", str(configuration.path))
     try:
         await hub.start()
-        people = cast(RunContext(hub, random, configuration, tokens, plan.in_flight, plan.participants))
-        unfinished = await _act(plan, hub, random, configuration, people)
+        participants = make_participants(
+            RunContext(hub, random, configuration, tokens, plan.in_flight, plan.participants)
+        )
+        unfinished = await _act(plan, hub, random, configuration, participants)
         await hub.stop()
     finally:
         await hub.abandon()
-    reports = [*(each.report() for each in people), _hub_report(hub, unfinished)]
+    reports = [*(each.report() for each in participants), _hub_report(hub, unfinished)]
     if configuration.journal is not None:
-        heard = [each for one in people if isinstance(one, RawRequester) for each in one.acknowledged]
-        reports.append(await audit(configuration.journal, heard, hub.lives))
+        acknowledged = [each for one in participants if isinstance(one, RawRequester) for each in one.acknowledged]
+        reports.append(await audit(configuration.journal, acknowledged, hub.lives))
     return Outcome(hub.kills, merged(reports), perf_counter() - started)
 
 
 async def _act(
-    plan: Plan, hub: KillableHub, random: Random, configuration: Configuration, people: list[Participant]
+    plan: Plan, hub: KillableHub, random: Random, configuration: Configuration, participants: list[Participant]
 ) -> list[str]:
-    """Run the participants, and kill the hub meanwhile; return which of them crashed or did not complete."""
+    """Run the participants and kill the hub meanwhile; return the participants that crashed or did not complete."""
     faults: list[str] = []
     running: list[asyncio.Task[None]] = []
-    needed = [each for each in people if each.is_background]
-    others = [each for each in people if not each.is_background]
+    background = [each for each in participants if each.is_background]
+    foreground = [each for each in participants if not each.is_background]
     try:
-        running += [asyncio.create_task(_run(each, faults)) for each in needed]
-        for each in needed:
+        running += [asyncio.create_task(_run(each, faults)) for each in background]
+        for each in background:
             if isinstance(each, Service | RawService):
-                await asyncio.wait_for(each.is_known.wait(), plan.patience)
-        working = {asyncio.create_task(_run(each, faults)): each for each in others}
-        running += working
+                await asyncio.wait_for(each.has_registered.wait(), plan.patience)
+        foreground_tasks = {asyncio.create_task(_run(each, faults)): each for each in foreground}
+        running += foreground_tasks
         for number in range(plan.kills):
             await asyncio.sleep(random.uniform(*_LIVES))
             await hub.kill()
             configuration.write()
             await hub.start()
-            _tell(number + 1, plan.kills, people, faults)
+            _show_progress(number + 1, plan.kills, participants, faults)
         if plan.pause:
             hub.pause()
             await asyncio.sleep(plan.pause)
             hub.resume()
-        for each in people:
+        for each in participants:
             each.finish()
-        _, unfinished = await asyncio.wait(working, timeout=plan.patience)
-        faults += [f"did not complete: {working[task]}" for task in unfinished]
+        _, unfinished = await asyncio.wait(foreground_tasks, timeout=plan.patience)
+        faults += [f"did not complete: {foreground_tasks[task]}" for task in unfinished]
     finally:
         for task in running:
             task.cancel()
@@ -155,7 +158,7 @@ async def _act(
 
 
 async def _run(participant: Participant, faults: list[str]) -> None:
-    """Run a participant; a crash is a fault, and the others go on."""
+    """Run a participant; a crash is recorded as a fault, and the other participants continue."""
     try:
         await participant.run()
     except Exception as exc:  # noqa: BLE001  the run goes on
@@ -163,12 +166,12 @@ async def _run(participant: Participant, faults: list[str]) -> None:
 
 
 def _hub_report(hub: KillableHub, unfinished: list[str]) -> Report:
-    """Return the errors that the hub logged, and the participants that waited in vain."""
+    """Report the errors that the hub logged, and the participants that did not complete."""
     return Report("hub", wrong=unfinished, failures=hub.log.read_text().splitlines())
 
 
-def _tell(number: int, kills: int, people: list[Participant], faults: list[str]) -> None:
-    reports = [each.report() for each in people]
+def _show_progress(number: int, kills: int, participants: list[Participant], faults: list[str]) -> None:
+    reports = [each.report() for each in participants]
     figures = [f"{sum(each.figures[name] for each in reports)} {name}" for name in ("requests", "answered")]
     total = len(faults) + sum(len(each.wrong) + len(each.failures) for each in reports)
     text = f"kill {number} of {kills}: {', '.join(figures)}, {total} faults"
@@ -176,7 +179,7 @@ def _tell(number: int, kills: int, people: list[Participant], faults: list[str])
 
 
 def _kinds(text: str) -> frozenset[str]:
-    """Read a list of kinds, written with commas."""
+    """Parse a comma-separated list of participant kinds."""
     kinds = frozenset(text.split(","))
     if unknown := kinds.difference(KINDS_OF_PARTICIPANTS):
         raise argparse.ArgumentTypeError(
@@ -186,7 +189,7 @@ def _kinds(text: str) -> frozenset[str]:
 
 
 def main() -> int:
-    """Read the command line."""
+    """Run the command."""
     parser = argparse.ArgumentParser(
         prog="python -m chaos",
         description=__doc__,
@@ -194,13 +197,18 @@ def main() -> int:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     plan = Plan()
-    parser.add_argument("--kills", type=int, default=plan.kills, help="how often (default: %(default)s)")
+    parser.add_argument("--kills", type=int, default=plan.kills, help="number of kills (default: %(default)s)")
     parser.add_argument(
-        "--in-flight", type=int, default=plan.in_flight, help="open requests of all requesters (default: %(default)s)"
+        "--in-flight",
+        type=int,
+        default=plan.in_flight,
+        help="number of pending requests of all requesters (default: %(default)s)",
     )
-    parser.add_argument("--seed", type=int, default=plan.seed, help="chance begins here (default: %(default)s)")
-    parser.add_argument("--only", type=_kinds, metavar="KIND,...", help="run these participants alone")
-    parser.add_argument("--without", type=_kinds, metavar="KIND,...", default=frozenset(), help="leave these out")
+    parser.add_argument("--seed", type=int, default=plan.seed, help="seed of the random numbers (default: %(default)s)")
+    parser.add_argument("--only", type=_kinds, metavar="KIND,...", help="run only these participants")
+    parser.add_argument(
+        "--without", type=_kinds, metavar="KIND,...", default=frozenset(), help="run all but these participants"
+    )
     options = parser.parse_args()
     chosen = (options.only or frozenset(KINDS_OF_PARTICIPANTS)) - options.without
     for needs, offers in (

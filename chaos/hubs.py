@@ -1,4 +1,4 @@
-"""A hub in a process of its own that can be killed, and starts again on the same port with the same store."""
+"""A hub process that can be killed and restarted with the same port and store."""
 
 import asyncio
 import signal
@@ -10,21 +10,21 @@ from pathlib import Path
 from time import monotonic
 from typing import Final
 
-from chaos.processes import lasting_port, serve
+from chaos.processes import low_port, serve
 
 _PATIENCE: Final = 30.0
 
 
 @dataclass
 class HubLifetime:
-    """One process of the hub, by the monotonic clock."""
+    """Lifetime of one hub process, in monotonic time."""
 
     started: float
     killed: float = inf
 
 
 class HubAddress:
-    """The address of a hub, and its processes as far as its clients know them."""
+    """The address of a hub, and the lifetimes of its processes."""
 
     def __init__(self, host: str, port: int, zmq_port: int) -> None:
         self.host = host
@@ -33,7 +33,10 @@ class HubAddress:
         self.lives: list[HubLifetime] = []
 
     def load(self, in_flight: int) -> int:
-        """Return how many requests to keep open: a tenth in every second process, which leaves time for all else."""
+        """Return the number of requests to keep pending.
+
+        It is a tenth in every second process, which leaves CPU time to the other participants.
+        """
         return in_flight if len(self.lives) % 2 == 0 else max(1, in_flight // 10)
 
 
@@ -49,7 +52,7 @@ class KillableHub(HubAddress):
             host: The address that it listens on.
             prefix: A command that runs it, such as `ip netns exec NAME`.
         """
-        super().__init__(host, lasting_port(), lasting_port())
+        super().__init__(host, low_port(), low_port())
         self.kills = 0
         self.log = store.with_name("hub.log")
         """Errors that the hub logged."""
@@ -79,24 +82,24 @@ class KillableHub(HubAddress):
         self.kills += 1
 
     def reload(self) -> bool:
-        """Have it read its configuration again; return whether it was there to be told."""
+        """Send SIGHUP; return whether the hub was running and ready."""
         if self._process is None or not self.ready.is_set():
             return False
         self._process.send_signal(signal.SIGHUP)
         return True
 
     def pause(self) -> None:
-        """Let it stand still."""
+        """Stop the process (SIGSTOP)."""
         assert self._process is not None
         self._process.send_signal(signal.SIGSTOP)
 
     def resume(self) -> None:
-        """Let it go on."""
+        """Continue the process (SIGCONT)."""
         assert self._process is not None
         self._process.send_signal(signal.SIGCONT)
 
     async def stop(self) -> int:
-        """End it in good order."""
+        """Terminate the hub gracefully."""
         assert self._process is not None
         self.ready.clear()
         self._process.terminate()
@@ -104,7 +107,7 @@ class KillableHub(HubAddress):
         return self._process.returncode or 0
 
     async def abandon(self) -> None:
-        """Kill it if it still runs, whatever became of the run."""
+        """Kill the hub if it still runs."""
         self.ready.clear()
         if self._process is not None and self._process.returncode is None:
             self._process.kill()

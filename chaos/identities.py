@@ -1,6 +1,6 @@
-"""Identities: one method is for some of them alone, and stays so over restarts, reloads and rotated tokens.
+"""Identities: only some of them may call one method, also after restarts, reloads and rotations of tokens.
 
-Owners must succeed. Guests, anonymous peers and old tokens must be refused, always and for that reason.
+Calls of owners must succeed. Guests, anonymous peers and revoked tokens must always be refused with `denied`.
 """
 
 import asyncio
@@ -20,13 +20,13 @@ _PAUSE: Final = 0.05
 
 
 class OwnerTokens:
-    """The tokens of the owners, valid and revoked ones."""
+    """Valid and revoked tokens of the owners."""
 
     def __init__(self, first: str) -> None:
         self.valid = [first]
-        """Each of them must be admitted: one, or two while tokens are rotated."""
+        """Tokens that the hub must admit: one, or two during a rotation."""
         self.revoked: list[str] = []
-        """The hub was seen to refuse them; it must go on to do so."""
+        """Tokens that the hub has refused once, and must refuse from then on."""
 
 
 class AuthorizedCaller(Participant):
@@ -41,12 +41,12 @@ class AuthorizedCaller(Participant):
         self._report = Report("identities")
 
     def report(self) -> Report:
-        """Return how often it succeeded. It does not complete before it did so after the last start."""
+        """Return the number of successful calls."""
         self._report.figures["allowed"] = self._successes
         return self._report
 
     async def run(self) -> None:
-        """Call until the end, and then until one call has succeeded after the last start."""
+        """Call until the run ends, then until one call has succeeded after the last start."""
         is_done = False
         while not is_done:
             token, before, is_last = self.random.choice(self._tokens.valid), self._successes, self.is_finishing
@@ -69,7 +69,7 @@ class AuthorizedCaller(Participant):
 
 
 class UnauthorizedPeer(Participant):
-    """Tries with too few rights to call the method and to offer it."""
+    """Tries to call and to register the method without permission."""
 
     def __init__(self, hub: HubAddress, random: Random, guest: str, keeper: str, tokens: OwnerTokens) -> None:
         super().__init__(hub, random)
@@ -80,13 +80,13 @@ class UnauthorizedPeer(Participant):
         self._report = Report("identities")
 
     def report(self) -> Report:
-        """Return how often it was refused."""
+        """Return the number of refusals."""
         return self._report
 
     async def run(self) -> None:
-        """Try until the end."""
+        """Try until the run ends."""
         while not self.is_finishing:
-            for attempt in (self._call, self._show_old_token, self._ask_by_nq, self._take_over):
+            for attempt in (self._call, self._use_revoked_token, self._request_by_nq, self._steal_session):
                 try:
                     await attempt()
                 except (ConnectionGone, ConnectionError):
@@ -95,15 +95,15 @@ class UnauthorizedPeer(Participant):
 
     async def _call(self) -> None:
         kind, token = self.random.choice(KINDS), self.random.choice(["", self._guest])
-        who = "a guest" if token else "an anonymous peer"
+        peer_kind = "a guest" if token else "an anonymous peer"
         async with await kind.connect(self.hub.host, self.hub.port, token) as peer:
             for name, body in ((VAULT_METHOD, [1]), ("hub.register", {"name": VAULT_METHOD})):
                 try:
-                    self._report.wrong.append(f"{who} could call {name}: {await peer.call(name, body)}")
+                    self._report.wrong.append(f"{peer_kind} could call {name}: {await peer.call(name, body)}")
                 except Refused as exc:
-                    self._refused(exc.is_denied, f"{who} called {name}: {exc}")
+                    self._expect_refusal(exc.is_denied, f"{peer_kind} called {name}: {exc}")
 
-    async def _show_old_token(self) -> None:
+    async def _use_revoked_token(self) -> None:
         if not self._tokens.revoked:
             return
         kind, token = self.random.choice(KINDS), self.random.choice(self._tokens.revoked)
@@ -111,49 +111,49 @@ class UnauthorizedPeer(Participant):
             async with await kind.connect(self.hub.host, self.hub.port, token):
                 self._report.wrong.append("a revoked token was admitted")
         except Refused as exc:
-            self._refused(exc.is_denied, f"a revoked token: {exc}")
+            self._expect_refusal(exc.is_denied, f"a revoked token: {exc}")
 
-    async def _ask_by_nq(self) -> None:
-        """Ask in NQ, which must not accept what it may not do."""
+    async def _request_by_nq(self) -> None:
+        """Send an NQ request, which the hub must not accept."""
         connection = RawConnection(self.hub, self.random.choice(["", self._guest]))
         try:
-            said = await self._asked(connection)
+            answers = await self._request_until_answer(connection)
         finally:
             connection.close()
-        for each in said:
-            error: dict[str, Any] = each.get("e") or {}
-            self._refused(error.get("err") == "denied", f"vault-open in NQ: {each}")
+        for answer in answers:
+            error: dict[str, Any] = answer.get("e") or {}
+            self._expect_refusal(error.get("err") == "denied", f"vault-open in NQ: {answer}")
 
-    async def _take_over(self) -> None:
-        """Come back as the session of another identity."""
+    async def _steal_session(self) -> None:
+        """Show the session id of another identity."""
         owner, thief = RawConnection(self.hub, self._keeper), RawConnection(self.hub, self._guest)
         try:
             request = f"mine-{next(self._numbers)}"
             await owner.post([{"t": "hub-echo", "r": request, "d": "secret"}], 1.0)
             thief.peer = owner.peer
-            said = await thief.post([], 0.0)
-            if any(each.get("i") == request for each in said):
-                self._report.wrong.append(f"an answer went to another identity: {said}")
+            answers = await thief.post([], 0.0)
+            if any(answer.get("i") == request for answer in answers):
+                self._report.wrong.append(f"an answer went to another identity: {answers}")
             self._report.figures["kept apart"] += 1
         except HttpError as exc:
-            self._refused(exc.status in (401, 403), f"the id of another's session: {exc}")
+            self._expect_refusal(exc.status in (401, 403), f"the id of another's session: {exc}")
         finally:
             owner.close()
             thief.close()
 
-    async def _asked(self, connection: RawConnection) -> list[dict[str, Any]]:
+    async def _request_until_answer(self, connection: RawConnection) -> list[dict[str, Any]]:
         request = f"outside-{next(self._numbers)}"
         messages: list[dict[str, Any]] = [{"t": "vault-open", "r": request, "d": [1]}]
         for _ in range(3):
-            said = [each for each in await connection.post(messages, 2.0) if each.get("i") == request]
-            if said:
-                await connection.post([{"i": each["a"]} for each in said])
-                return said
+            answers = [each for each in await connection.post(messages, 2.0) if each.get("i") == request]
+            if answers:
+                await connection.post([{"i": each["a"]} for each in answers])
+                return answers
             messages = []
         return []
 
-    def _refused(self, is_right: bool, text: str) -> None:
-        if is_right:
+    def _expect_refusal(self, is_refused: bool, text: str) -> None:
+        if is_refused:
             self._report.figures["refused"] += 1
         else:
             self._report.wrong.append(text)

@@ -1,8 +1,8 @@
-"""The journal after a run: it can be read, has no gaps, and has every acknowledged request.
+"""Audit of the journal after a run: it must be readable, without gaps, and have every acknowledged request.
 
-A killed hub may lose the records of its last `journal.flush_interval` seconds, and no others: its writer is a process
-of its own that writes all it was given. So each acceptance or answer that a requester heard earlier than that must be
-there, and so must its request, if it was sent to the same process of the hub.
+A killed hub may lose the records of its last `journal.flush_interval` seconds, and no others: the writer process writes
+everything that it received. So every acceptance or response that a requester received before that interval must be in
+the journal, and so must its request if it was sent to the same hub process.
 """
 
 import asyncio
@@ -27,19 +27,19 @@ from fiveways.journal.reader import list_segments, read_batches
 
 _COLUMNS: Final = ("run", "seq", "protocol", "direction", "kind", "session", "payload")
 _SLACK: Final = 0.1
-"""Seconds by which the hub may be late on a busy machine, as any promise of time is one of processor time as well."""
+"""Seconds by which the hub may be late on a busy machine, because the flush interval needs CPU time."""
 _MARK: Final = '"raw'
-"""Ids of raw requesters begin so."""
+"""Prefix of the request ids of raw requesters."""
 
 
 async def audit(journal: Path, acknowledged: Iterable[Acknowledgement], lives: list[HubLifetime]) -> Report:
-    """Read all of a journal whose hub has ended, and compare it with what requesters know."""
+    """Read the journal of a stopped hub and compare it with the acknowledgements that requesters received."""
     await asyncio.to_thread(_wait_for_writers, journal)
     return await asyncio.to_thread(_audit, journal, acknowledged, lives)
 
 
 def _wait_for_writers(journal: Path) -> None:
-    """Wait until no writer of a killed hub is at work any more: each holds a lock on its segment."""
+    """Wait for the writer processes of killed hubs; each holds a lock on its segment."""
     free: set[Path] = set()
     while opened := set(journal.glob("*.arrow")) - free:
         for path in opened:
@@ -50,29 +50,29 @@ def _wait_for_writers(journal: Path) -> None:
 
 def _audit(journal: Path, acknowledged: Iterable[Acknowledgement], lives: list[HubLifetime]) -> Report:
     report = Report("journal")
-    heard, said = _read(journal, report)
+    received, answered = _read(journal, report)
     starts = [life.started for life in lives]
-    for each in acknowledged:
-        life = lives[bisect_right(starts, each.heard_at) - 1]
-        if each.heard_at + FLUSH_INTERVAL + _SLACK >= life.killed:
+    for acknowledgement in acknowledged:
+        life = lives[bisect_right(starts, acknowledgement.received_at) - 1]
+        if acknowledgement.received_at + FLUSH_INTERVAL + _SLACK >= life.killed:
             report.figures["within the bound of a kill"] += 1
             continue
         report.figures["acknowledged"] += 1
-        if each.request not in said:
+        if acknowledgement.request not in answered:
             report.lost += 1
             report.wrong.append(
-                f"no acceptance or answer of {each.request}, {life.killed - each.heard_at:.3f} s before a kill"
+                f"no acceptance or answer of {acknowledgement.request}, {life.killed - acknowledgement.received_at:.3f} s before a kill"
             )
-        if each.sent_at >= life.started and each.request not in heard:
+        if acknowledgement.sent_at >= life.started and acknowledgement.request not in received:
             report.lost += 1
-            report.wrong.append(f"no request {each.request}")
+            report.wrong.append(f"no request {acknowledgement.request}")
     return report
 
 
 def _read(journal: Path, report: Report) -> tuple[set[str], set[str]]:
-    """Return the ids of requests that came, and of those whose acceptance or answer went."""
-    heard: set[str] = set()
-    said: set[str] = set()
+    """Return the ids of received requests, and of requests with an acceptance or response."""
+    received: set[str] = set()
+    answered: set[str] = set()
     seen: Counter[str] = Counter()
     last: dict[str, int] = {}
     for segment in list_segments(str(journal)):
@@ -84,14 +84,14 @@ def _read(journal: Path, report: Report) -> tuple[set[str], set[str]]:
                     seen[run] += len(numbers)
                     last[run] = max(last.get(run, -1), *numbers)
                 for direction, message in _messages(batch):
-                    (heard if direction == "in" else said).update(_ids(direction, message))
-                report.wrong += _drops(batch)
+                    (received if direction == "in" else answered).update(_ids(direction, message))
+                report.wrong += _drop_marks(batch)
         except BadSegment as exc:
             report.failures.append(str(exc))
     for run, count in seen.items():
         if count != last[run] + 1:
             report.wrong.append(f"run {run} has {count} records, and the last is number {last[run]}")
-    return heard, said
+    return received, answered
 
 
 def _numbers(batch: pa.RecordBatch) -> Iterator[tuple[str, list[int]]]:
@@ -110,9 +110,9 @@ def _messages(batch: pa.RecordBatch) -> Iterator[tuple[str, dict[str, Any]]]:
     for direction, payload in zip(
         chosen.column("direction").to_pylist(), chosen.column("payload").to_pylist(), strict=True
     ):
-        said = json.loads(payload)
-        for each in said if isinstance(said, list) else [said]:
-            yield direction, each
+        parsed = json.loads(payload)
+        for message in parsed if isinstance(parsed, list) else [parsed]:
+            yield direction, message
 
 
 def _ids(direction: str, message: dict[str, Any]) -> list[str]:
@@ -121,7 +121,7 @@ def _ids(direction: str, message: dict[str, Any]) -> list[str]:
     return [message["i"]] if "a" in message and isinstance(message.get("i"), str) else []
 
 
-def _drops(batch: pa.RecordBatch) -> list[str]:
-    """Return what the journal says of records that were lost."""
+def _drop_marks(batch: pa.RecordBatch) -> list[str]:
+    """Return a fault for each drop mark: the journal lost records."""
     chosen = batch.filter(compute.equal(batch.column("session"), "journal"))
     return [f"the journal has gaps: {kind}" for kind in chosen.column("kind").to_pylist() if kind == "drop"]

@@ -1,18 +1,18 @@
-"""The methods that are called, and their answers."""
+"""The methods that the requesters call, and their results."""
 
 from typing import Final
 
 METHOD: Final = "chaos.methods"
-"""It answers each number with the same."""
+"""Returns the same result for the same number."""
 STAMPED: Final = "chaos.stamped"
-"""Its answer says which run of the method made it, so that answers of two runs differ. Raw services alone offer it."""
+"""Its result has the number of the run, so results of two runs differ. Only raw services register it."""
 
 
 def answer_to(number: int) -> dict[str, object]:
-    """Return what the method answers."""
+    """Return the result of the method."""
     return {"n": number, "square": number * number}
 
 
 def is_answer_to(number: int, answer: object) -> bool:
-    """Return whether an answer is the right one, with a stamp or without."""
+    """Return whether a result is correct, with or without the number of the run."""
     return isinstance(answer, dict) and {name: answer[name] for name in answer if name != "run"} == answer_to(number)

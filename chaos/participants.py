@@ -1,4 +1,4 @@
-"""The base of all participants, and what each of them reports in the end."""
+"""The base class of all participants, and the report of each."""
 
 import asyncio
 from abc import ABC, abstractmethod
@@ -12,11 +12,11 @@ from chaos.hubs import HubAddress
 
 @dataclass
 class Report:
-    """The result of one kind of participants."""
+    """The result of one kind of participant."""
 
     kind: str
     figures: Counter[str] = field(default_factory=Counter)
-    """Numbers for the outcome line, by their names."""
+    """Counts for the outcome line, by name."""
     lost: int = 0
     doubled: int = 0
     wrong: list[str] = field(default_factory=list)
@@ -24,7 +24,7 @@ class Report:
 
     @property
     def is_clean(self) -> bool:
-        """Whether nothing was lost, doubled, wrong, or refused by the hub."""
+        """Whether the report has no loss, duplicate, wrong result or hub error."""
         return not (self.lost or self.doubled or self.wrong or self.failures)
 
     def __str__(self) -> str:
@@ -33,24 +33,24 @@ class Report:
 
 
 def merged(reports: Iterable[Report]) -> list[Report]:
-    """Return one report for each kind, in the order of the first ones."""
-    found: dict[str, Report] = {}
-    for each in reports:
-        total = found.setdefault(each.kind, Report(each.kind))
-        for name, number in each.figures.items():
+    """Return one report per kind, in the order of the first reports."""
+    totals: dict[str, Report] = {}
+    for report in reports:
+        total = totals.setdefault(report.kind, Report(report.kind))
+        for name, number in report.figures.items():
             total.figures[name] += number
-        total.lost += each.lost
-        total.doubled += each.doubled
-        total.wrong += each.wrong
-        total.failures += each.failures
-    return list(found.values())
+        total.lost += report.lost
+        total.doubled += report.doubled
+        total.wrong += report.wrong
+        total.failures += report.failures
+    return list(totals.values())
 
 
 class Participant(ABC):
     """A program that talks to the hub from the first start to the end of the run."""
 
     is_background = False
-    """Whether it runs until it is cancelled, because others need it, and has no work of its own to complete."""
+    """Whether it runs until it is cancelled, because other participants need it."""
 
     def __init__(self, hub: HubAddress, random: Random) -> None:
         self.hub = hub
@@ -59,18 +59,18 @@ class Participant(ABC):
 
     @abstractmethod
     async def run(self) -> None:
-        """Work until `finish` was called and all is complete; in the background until it is cancelled."""
+        """Work until `finish` was called and all is complete; background participants work until cancelled."""
 
     def __str__(self) -> str:
         return type(self).__name__
 
     def finish(self) -> None:
-        """Begin nothing new, and complete the rest: the hub is not killed any more."""
+        """Start nothing new and complete the rest; the hub is not killed any more."""
         self.finishing.set()
 
     @property
     def is_finishing(self) -> bool:
-        """Whether nothing new is to begin."""
+        """Whether `finish` was called."""
         return self.finishing.is_set()
 
     @abstractmethod

@@ -1,4 +1,4 @@
-"""A hub in a process of its own, and readings of its memory, CPU time, descriptors and threads from /proc."""
+"""A hub process, and its memory, CPU time, descriptors and threads as /proc reports them."""
 
 import asyncio
 import os
@@ -22,10 +22,11 @@ _URL: Final = re.compile(r"([a-z+-]+)://[^:]+:(\d+)")
 _WRITER: Final = b"fiveways.journal"
 
 
-def lasting_port() -> int:
-    """Return a free port below those that systems give to outgoing connections.
+def low_port() -> int:
+    """Return a free port below the ephemeral range.
 
-    A client could otherwise get the port while the hub is away, even by connecting to itself.
+    The kernel could otherwise give the port to an outgoing connection while the hub is down, even to one that connects
+    to itself.
     """
     while True:
         port = SystemRandom().randrange(15_000, 32_000)
@@ -37,9 +38,10 @@ def lasting_port() -> int:
 async def serve(
     *arguments: str, log: Path, prefix: Sequence[str] = (), source: Path = ROOT / "src"
 ) -> tuple[Process, dict[str, int]]:
-    """Run `fiveways serve` until it is ready; return its process, and its ports by the scheme of their URLs.
+    """Run `fiveways serve` until it is ready; return its process and its ports by URL scheme.
 
-    `prefix` is a command that runs it, such as `ip netns exec NAME`; `source` may be the `src` of another checkout.
+    `prefix` is a command that runs it, such as `ip netns exec NAME`; `source` is a `src` folder, perhaps of another
+    checkout.
     """
     with log.open("ab") as errors:
         process = await asyncio.create_subprocess_exec(
@@ -49,7 +51,7 @@ async def serve(
             stdin=DEVNULL,
             stdout=PIPE,
             stderr=errors,
-            start_new_session=True,  # Ctrl-C is for this process, which then ends the hub
+            start_new_session=True,  # Ctrl-C must reach only this process, which then stops the hub
         )
     try:
         return process, await asyncio.wait_for(_ports(process, log), _PATIENCE)
@@ -61,12 +63,12 @@ async def serve(
 
 
 async def _ports(process: Process, log: Path) -> dict[str, int]:
-    """Read the list of URLs, which ends with an empty line."""
+    """Parse the printed URLs; an empty line ends them."""
     assert process.stdout is not None
     ports: dict[str, int] = {}
     while (line := await process.stdout.readline()).strip():
-        if found := _URL.search(line.decode()):
-            ports[found[1]] = int(found[2])
+        if match := _URL.search(line.decode()):
+            ports[match[1]] = int(match[2])
     assert line, f"the hub did not start: {_end_of(log)}"
     return ports
 
@@ -76,21 +78,21 @@ def _end_of(log: Path) -> str:
 
 
 class HubProcess:
-    """A hub whose source, settings and log are given."""
+    """A hub process with chosen source, settings and log."""
 
     def __init__(
         self, settings: Sequence[str], log: Path, *, source: Path = ROOT / "src", arguments: Sequence[str] = ()
     ) -> None:
-        """`settings` are `section.key=value`; `source` may be the `src` of another checkout."""
+        """`settings` are `section.key=value`; `source` is a `src` folder, perhaps of another checkout."""
         self.ports: dict[str, int] = {}
-        """Where it listens, by the scheme of the URL."""
-        self._arguments = ["--port", "0", *arguments, *(part for each in settings for part in ("--set", each))]
+        """Its ports, by URL scheme."""
+        self._arguments = ["--port", "0", *arguments, *(part for setting in settings for part in ("--set", setting))]
         self._source = source
         self._log = log
         self._process: Process | None = None
 
     async def start(self) -> None:
-        """Run it until it is ready."""
+        """Start the hub and wait until it is ready."""
         self._process, self.ports = await serve(*self._arguments, log=self._log, source=self._source)
 
     @property
@@ -106,16 +108,16 @@ class HubProcess:
 
     @property
     def is_alive(self) -> bool:
-        """Whether it runs."""
+        """Whether the process runs."""
         return self._process is not None and self._process.returncode is None
 
     def reload(self) -> None:
-        """Make it read its configuration again."""
+        """Make the hub reload its configuration (SIGHUP)."""
         assert self._process is not None
         self._process.send_signal(signal.SIGHUP)
 
     async def stop(self) -> int:
-        """End it in good order, or kill it after a while; return its exit status."""
+        """Terminate the hub gracefully, or kill it after a timeout; return its exit status."""
         assert self._process is not None
         with suppress(ProcessLookupError):
             self._process.terminate()
@@ -127,7 +129,7 @@ class HubProcess:
         return self._process.returncode or 0
 
     def errors(self) -> list[str]:
-        """Return the lines of the log at level error, and of tracebacks."""
+        """Return the log lines at level error and the first lines of tracebacks."""
         lines = self._log.read_text(errors="replace").splitlines()
         return [line for line in lines if " ERROR " in line or line.startswith("Traceback")]
 
@@ -138,34 +140,34 @@ def resident(pid: int) -> float:
 
 
 def peak(pid: int) -> float:
-    """Return the largest resident memory that a process has had, in MiB."""
+    """Return the peak resident memory of a process in MiB."""
     return _status(pid, "VmHWM:") / 1024
 
 
 def threads(pid: int) -> int:
-    """Return how many threads a process has."""
+    """Return the number of threads of a process."""
     return _status(pid, "Threads:")
 
 
 def descriptors(pid: int) -> int:
-    """Return how many descriptors a process has open."""
-    return len(os.listdir(f"/proc/{pid}/fd"))  # noqa: PTH208  a path for each of 20,000 would take long
+    """Return the number of open descriptors of a process."""
+    return len(os.listdir(f"/proc/{pid}/fd"))  # noqa: PTH208  20,000 Path objects would take long
 
 
 def cpu_seconds(pid: int) -> float:
-    """Return the CPU time that a process has used."""
+    """Return the CPU time that a process has used, in seconds."""
     fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     return (int(fields[11]) + int(fields[12])) / _TICK
 
 
 def cpu_milliseconds(pid: int) -> float:
-    """Return the CPU time of all threads that a process has now, to the nanosecond."""
+    """Return the CPU time of all current threads of a process, with nanosecond resolution."""
     tasks = Path(f"/proc/{pid}/task").iterdir()
     return sum(int((task / "schedstat").read_text().split()[0]) for task in tasks) / 1e6
 
 
 def journal_writer(pid: int) -> int | None:
-    """Return the process id of a hub's journal writer."""
+    """Return the process id of the writer process of a hub."""
     with suppress(FileNotFoundError, ProcessLookupError):
         for task in Path(f"/proc/{pid}/task").iterdir():
             for child in (task / "children").read_text().split():

@@ -1,7 +1,7 @@
-"""NQ over HTTP polling, written from the specification with plain sockets and JSON: no code of the hub's is used.
+"""NQ over HTTP polling, written from the specification with plain sockets and JSON, without code of the hub.
 
-A requester repeats a request until it is accepted, polls for it until it is answered, and acknowledges each answer. The
-first answer counts; a later one for the same request must be the same.
+A requester retransmits a request until it is accepted, polls until it is answered, and acknowledges each response. The
+first response counts; later ones for the same request must be equal.
 """
 
 import asyncio
@@ -20,19 +20,19 @@ from chaos.participants import Participant, Report
 _PAUSE: Final = 0.05
 _FIRST_WAIT: Final = 0.3
 _FIRST_POLL: Final = 0.6
-_LONGEST_WAIT: Final = 3.0
+_MAX_WAIT: Final = 3.0
 _BATCH: Final = 200
 _PATIENCE: Final = 8.0
 
 
 @dataclass
 class OpenRequest:
-    """A request without an answer."""
+    """A request without a response."""
 
     target: str
     number: int
     sent_at: float
-    """When it was sent first."""
+    """Time of the first transmission."""
     due_at: float
     wait: float
     is_accepted: bool = False
@@ -40,15 +40,15 @@ class OpenRequest:
 
 @dataclass(frozen=True)
 class Acknowledgement:
-    """A request that the hub acknowledged, and when its requester heard so first: by acceptance or by answer."""
+    """A request that the hub acknowledged, and the time when its acceptance or response was first received."""
 
     request: str
     sent_at: float
-    heard_at: float
+    received_at: float
 
 
 class HttpError(ConnectionError):
-    """The hub refused a POST."""
+    """The hub answered a POST with an error status."""
 
     def __init__(self, status: int, text: str) -> None:
         super().__init__(f"{status} {text}")
@@ -56,7 +56,7 @@ class HttpError(ConnectionError):
 
 
 class RawConnection:
-    """One HTTP connection for POSTs of one NQ peer."""
+    """One HTTP connection of an NQ peer."""
 
     def __init__(self, hub: HubAddress, token: str = "") -> None:
         self._hub = hub
@@ -65,13 +65,16 @@ class RawConnection:
         self.peer = ""
 
     def close(self) -> None:
-        """Close it; the next POST opens another."""
+        """Close the connection; the next POST opens another."""
         if self._streams is not None:
             self._streams[1].close()
             self._streams = None
 
     async def post(self, messages: list[dict[str, Any]], wait: float = 0.0) -> list[dict[str, Any]]:
-        """Send messages and return those of the hub; ConnectionError if it is not there, HttpError if it refuses."""
+        """Send messages and return those of the hub.
+
+        Raises ConnectionError if the hub is unreachable, HttpError for an error status.
+        """
         try:
             async with asyncio.timeout(_PATIENCE):
                 return await self._post(json.dumps(messages).encode(), wait)
@@ -106,7 +109,7 @@ class RawConnection:
 
 
 class RawRequester(Participant):
-    """Keeps some requests open over one connection after the other."""
+    """Keeps a number of requests pending, over one connection after the other."""
 
     def __init__(
         self, hub: HubAddress, random: Random, name: str, in_flight: int, targets: tuple[str, ...], token: str = ""
@@ -121,18 +124,18 @@ class RawRequester(Participant):
         self._open: dict[str, OpenRequest] = {}
         self._answers: dict[str, str] = {}
         self._acks: list[dict[str, Any]] = []
-        self._first_heard: set[str] = set()
+        self._acknowledged_requests: set[str] = set()
         self._report = Report("raw requesters")
 
     def report(self) -> Report:
-        """Return the result; what is open is lost."""
+        """Return the result; pending requests count as lost."""
         self._report.figures["requests"] = len(self._open) + len(self._answers)
         self._report.figures["answered"] = len(self._answers)
         self._report.lost = len(self._open)
         return self._report
 
     async def run(self) -> None:
-        """POST until all is answered."""
+        """POST until all requests are answered."""
         while not (self.is_finishing and not self._open):
             try:
                 await self._exchange(0.1)
@@ -143,44 +146,44 @@ class RawRequester(Participant):
         self._connection.close()
 
     async def _exchange(self, wait: float) -> None:
-        messages = [*self._asked(), *self._due()]
+        messages = [*self._new_requests(), *self._retransmissions()]
         acks, self._acks = self._acks, []
         before = self._connection.peer
         packets = [messages[at : at + _BATCH] for at in range(0, len(messages), _BATCH)] or [[]]
         packets[0] = acks + packets[0]
         for packet in packets:
             for message in await self._connection.post(packet, wait if packet is packets[-1] else 0.0):
-                self._heard(message)
+                self._handle_message(message)
         if before and before != self._connection.peer and any(each.is_accepted for each in self._open.values()):
             self._report.failures.append(f"{self.name}: the hub forgot a peer with accepted requests")
 
-    def _asked(self) -> list[dict[str, Any]]:
-        """Open as many requests as there should be."""
+    def _new_requests(self) -> list[dict[str, Any]]:
+        """Open requests up to the configured number."""
         now = monotonic()
-        made: list[dict[str, Any]] = []
+        messages: list[dict[str, Any]] = []
         while not self.is_finishing and len(self._open) < self.hub.load(self._in_flight):
             number = next(self._numbers)
             target = self._targets[number % len(self._targets)]
             request = f"{self.name}-{number}"
             self._open[request] = OpenRequest(target, number, now, now + _FIRST_WAIT, _FIRST_WAIT)
-            made.append({"t": target, "r": request, "d": [number]})
-        return made
+            messages.append({"t": target, "r": request, "d": [number]})
+        return messages
 
-    def _due(self) -> list[dict[str, Any]]:
-        """Return the repeats and polls whose time has come."""
+    def _retransmissions(self) -> list[dict[str, Any]]:
+        """Return the retransmissions and polls that are due."""
         now = monotonic()
-        made: list[dict[str, Any]] = []
-        for request, each in self._open.items():
-            if each.due_at <= now and each.sent_at != now:
-                each.wait = min(2 * each.wait, _LONGEST_WAIT)
-                each.due_at = now + each.wait
-                if each.is_accepted:
-                    made.append({"t": each.target, "p": request})
+        messages: list[dict[str, Any]] = []
+        for request, pending in self._open.items():
+            if pending.due_at <= now and pending.sent_at != now:
+                pending.wait = min(2 * pending.wait, _MAX_WAIT)
+                pending.due_at = now + pending.wait
+                if pending.is_accepted:
+                    messages.append({"t": pending.target, "p": request})
                 else:
-                    made.append({"t": each.target, "r": request, "d": [each.number]})
-        return made
+                    messages.append({"t": pending.target, "r": request, "d": [pending.number]})
+        return messages
 
-    def _heard(self, message: dict[str, Any]) -> None:
+    def _handle_message(self, message: dict[str, Any]) -> None:
         request, error = message.get("i"), message.get("e")
         if "a" not in message or not isinstance(request, str):
             if error is None and "i" not in message:
@@ -188,37 +191,37 @@ class RawRequester(Participant):
             elif error is not None and error.get("note") in ("denied", "goodbye"):
                 raise ConnectionError(str(error))
             return
-        each = self._open.get(request)
+        pending = self._open.get(request)
         if "d" in message or (error is not None and error.get("fatal")):
             self._acks.append({"i": message["a"]})
-            self._answered(request, each, message)
-        elif each is not None and error is not None and error.get("note") == "unknown":
-            each.is_accepted, each.due_at = False, 0.0
-        elif each is not None and error is None:
-            self._acknowledged(request, each)
-            if not each.is_accepted:
-                each.is_accepted, each.wait = True, _FIRST_POLL
-                each.due_at = monotonic() + _FIRST_POLL
+            self._handle_response(request, pending, message)
+        elif pending is not None and error is not None and error.get("note") == "unknown":
+            pending.is_accepted, pending.due_at = False, 0.0
+        elif pending is not None and error is None:
+            self._record_acknowledgement(request, pending)
+            if not pending.is_accepted:
+                pending.is_accepted, pending.wait = True, _FIRST_POLL
+                pending.due_at = monotonic() + _FIRST_POLL
 
-    def _answered(self, request: str, each: OpenRequest | None, message: dict[str, Any]) -> None:
-        said = json.dumps([message.get("d"), message.get("e")], sort_keys=True)
-        if each is None:
-            before = self._answers.get(request)
-            if before is None:
+    def _handle_response(self, request: str, pending: OpenRequest | None, message: dict[str, Any]) -> None:
+        response = json.dumps([message.get("d"), message.get("e")], sort_keys=True)
+        if pending is None:
+            earlier = self._answers.get(request)
+            if earlier is None:
                 self._report.wrong.append(f"{self.name}: an answer to nothing: {message}")
-            elif before != said:
+            elif earlier != response:
                 self._report.doubled += 1
-                self._report.wrong.append(f"{self.name}: {request} was answered by {before}, then by {said}")
+                self._report.wrong.append(f"{self.name}: {request} was answered by {earlier}, then by {response}")
             return
         del self._open[request]
-        self._answers[request] = said
-        self._acknowledged(request, each)
+        self._answers[request] = response
+        self._record_acknowledgement(request, pending)
         if "e" in message:
             self._report.failures.append(f"{self.name}: {request}: {message['e']}")
-        elif not is_answer_to(each.number, message["d"]):
+        elif not is_answer_to(pending.number, message["d"]):
             self._report.wrong.append(f"{self.name}: {request}: {message['d']}")
 
-    def _acknowledged(self, request: str, each: OpenRequest) -> None:
-        if request not in self._first_heard:
-            self._first_heard.add(request)
-            self.acknowledged.append(Acknowledgement(request, each.sent_at, monotonic()))
+    def _record_acknowledgement(self, request: str, pending: OpenRequest) -> None:
+        if request not in self._acknowledged_requests:
+            self._acknowledged_requests.add(request)
+            self.acknowledged.append(Acknowledgement(request, pending.sent_at, monotonic()))

@@ -1,6 +1,6 @@
-"""UMQ and LRPM-JSON over a raw WebSocket, written from the specifications alone.
+"""UMQ and LRPM-JSON over a raw WebSocket, written from the specifications.
 
-Nothing here imports the protocols of the hub: a fault that hub and client would share is seen.
+Nothing here imports the protocols of the hub, so a bug that hub and client share is detected.
 """
 
 import asyncio
@@ -15,14 +15,14 @@ from chaos.raw_websocket import ConnectionGone, RawWebSocket
 
 Value = object
 Reply = Callable[[bool, Value], None]
-"""Answers a call: whether it succeeded, and the result or the text of the error."""
+"""Answers a call with: whether it succeeded, and the result or the error text."""
 Serve = Callable[[Value, Reply], None]
 
 _PATIENCE: Final = 8.0
 
 
 class Refused(Exception):
-    """A call failed, with a code of the protocol."""
+    """A call failed with an error code of the protocol."""
 
     def __init__(self, code: str, text: str) -> None:
         super().__init__(f"{code} {text}")
@@ -35,23 +35,23 @@ class Refused(Exception):
 
     @property
     def is_absence(self) -> bool:
-        """Whether there was no callee, or it went away."""
+        """Whether there was no callee, or it disconnected."""
         return self.code in ("7", "9", "10", "11") or self.code in {
-            f"hub.err.{each}" for each in ("no_such_procedure", "timeout", "lost", "unavailable")
+            f"hub.err.{reason}" for reason in ("no_such_procedure", "timeout", "lost", "unavailable")
         }
 
 
 class RawPeer(ABC):
-    """One session: calls go out, calls and events come in."""
+    """One session that sends calls and receives calls and events."""
 
     path: str
 
     def __init__(self, socket: RawWebSocket) -> None:
         self.socket = socket
-        self.serves: dict[str, Serve] = {}
-        """The functions for calls of methods and, under `callback.NAME`, of callbacks."""
-        self.hears: dict[str, Callable[[Value], None]] = {}
-        """The functions for events, by the subscription."""
+        self.call_handlers: dict[str, Serve] = {}
+        """Handlers of calls by method, and of callbacks by `callback.NAME`."""
+        self.event_handlers: dict[str, Callable[[Value], None]] = {}
+        """Handlers of events, by subscription id."""
         self.is_gone = False
         self._numbers = count(256)
         self._open: dict[str, asyncio.Future[Value]] = {}
@@ -59,7 +59,10 @@ class RawPeer(ABC):
 
     @classmethod
     async def connect(cls, host: str, port: int, token: str = "") -> Self:
-        """Connect and say hello; Gone without a connection, Refused if the hub does not admit the token."""
+        """Connect and perform the handshake.
+
+        Raises ConnectionGone if there is no connection, Refused if the hub refuses the token.
+        """
         peer = cls(await RawWebSocket.open(host, port, cls.path))
         try:
             async with asyncio.timeout(_PATIENCE):
@@ -85,7 +88,7 @@ class RawPeer(ABC):
             await asyncio.wait([self._reading])
 
     async def call(self, name: str, body: Value = None) -> Value:
-        """Call a method, its name written with dots; Refused if it fails, Gone if nobody answers."""
+        """Call a method by its name with dots; Refused if it fails, ConnectionGone without a response."""
         number = str(next(self._numbers))
         self._write_call(number, name, body)
         return await self._answer(number)
@@ -114,11 +117,11 @@ class RawPeer(ABC):
                 self._received(await self.socket.receive())
         except ConnectionGone as exc:
             self.is_gone = True
-            for each in self._open.values():
-                if not each.done():
-                    each.set_exception(ConnectionGone(str(exc)))
+            for response in self._open.values():
+                if not response.done():
+                    response.set_exception(ConnectionGone(str(exc)))
 
-    def _take(self, number: str, result: Value = None, refused: Refused | None = None) -> None:
+    def _resolve(self, number: str, result: Value = None, refused: Refused | None = None) -> None:
         answer = self._open.get(number)
         if answer is None or answer.done():
             return
@@ -128,7 +131,7 @@ class RawPeer(ABC):
             answer.set_exception(refused)
 
     def _serve(self, number: str, name: str, body: Value) -> None:
-        serve = self.serves.get(name)
+        serve = self.call_handlers.get(name)
         if serve is None:
             self._write_answer(number, False, f"unexpected {name}")
         else:
@@ -136,15 +139,15 @@ class RawPeer(ABC):
 
     @abstractmethod
     async def _say_hello(self, token: str) -> None:
-        """Open the session."""
+        """Perform the handshake."""
 
     @abstractmethod
-    async def subscribe(self, topic: str, hear: Callable[[Value], None]) -> None:
+    async def subscribe(self, topic: str, on_event: Callable[[Value], None]) -> None:
         """Subscribe to a topic, written with dots."""
 
     @abstractmethod
     async def retain(self, topic: str, value: Value) -> None:
-        """Publish a retained value; return when the hub has acknowledged it."""
+        """Publish a retained value; return after the hub acknowledged it."""
 
     @abstractmethod
     def _write_call(self, number: str, name: str, body: Value) -> None: ...
@@ -165,18 +168,18 @@ class RawUmq(RawPeer):
         self.socket.send(f"H1.0.0\n{token}")
         answer = await self.socket.receive()
         if answer[:1] == "E":
-            raise _refused(answer.partition("\n")[2])
+            raise _parse_error(answer.partition("\n")[2])
         if answer.partition("\n")[0] != "W1.0.0":
             raise AssertionError(f"no welcome: {answer!r}")
 
-    async def subscribe(self, topic: str, hear: Callable[[Value], None]) -> None:
+    async def subscribe(self, topic: str, on_event: Callable[[Value], None]) -> None:
         """Subscribe to a topic, written with dots."""
         name = f"s{next(self._numbers)}"
-        self.hears[name] = hear
+        self.event_handlers[name] = on_event
         await self.call("hub.subscribe", {"topic": topic, "id": name})
 
     async def retain(self, topic: str, value: Value) -> None:
-        """Publish a retained value; return when the hub has acknowledged it."""
+        """Publish a retained value; return after the hub acknowledged it."""
         await self.call("hub.publish", {"topic": topic, "data": value, "retain": True})
 
     def _write_call(self, number: str, name: str, body: Value) -> None:
@@ -189,21 +192,21 @@ class RawUmq(RawPeer):
         head, _, rest = text.partition("\n")
         kind, name = head[:1], head[1:]
         if kind == "R":
-            self._take(name, _loaded(rest))
+            self._resolve(name, _parse_body(rest))
         elif kind in ("E", "!"):
-            self._take(name, refused=_refused(rest))
+            self._resolve(name, refused=_parse_error(rest))
         elif kind == "M":
             method, _, body = rest.partition("\n")
-            self._serve(name, method.replace(":", "."), _loaded(body))
+            self._serve(name, method.replace(":", "."), _parse_body(body))
         elif kind == "C":
             callback, _, body = rest.partition("\n")
-            self._serve(name, f"callback.{callback}", _loaded(body))
-        elif kind == "T" and name in self.hears:
-            self.hears[name](_loaded(rest))
+            self._serve(name, f"callback.{callback}", _parse_body(body))
+        elif kind == "T" and name in self.event_handlers:
+            self.event_handlers[name](_parse_body(rest))
 
 
 class RawLrpm(RawPeer):
-    """LRPM in JSON: an array of a kind and its fields."""
+    """LRPM-JSON: an array of the message kind and its fields."""
 
     path = "/lrpm"
 
@@ -219,19 +222,19 @@ class RawLrpm(RawPeer):
         if answer[0] != 2:
             raise AssertionError(f"no hello: {answer!r}")
 
-    async def subscribe(self, topic: str, hear: Callable[[Value], None]) -> None:
+    async def subscribe(self, topic: str, on_event: Callable[[Value], None]) -> None:
         """Subscribe to a topic, written with dots."""
         number = next(self._numbers)
         self.socket.send(json.dumps([63, number, topic, {}]))
         name = str(await self._answer(str(number)))
-        self.hears[name] = hear
+        self.event_handlers[name] = on_event
         early, self._early = self._early, []
-        for each, body in early:
-            if each == name:
-                hear(body)
+        for subscription, body in early:
+            if subscription == name:
+                on_event(body)
 
     async def retain(self, topic: str, value: Value) -> None:
-        """Publish a retained value; return when the hub has acknowledged it."""
+        """Publish a retained value; return after the hub acknowledged it."""
         number = next(self._numbers)
         self.socket.send(json.dumps([61, number, topic, value, {"retain": True}]))
         await self._answer(str(number))
@@ -246,27 +249,27 @@ class RawLrpm(RawPeer):
     def _received(self, text: str) -> None:
         kind, *fields = json.loads(text)
         if kind == 41 or kind in (62, 64):
-            self._take(str(fields[0]), fields[1])
+            self._resolve(str(fields[0]), fields[1])
         elif kind == 20:
-            self._take(str(fields[1]), refused=Refused(fields[2], str(fields[3])))
+            self._resolve(str(fields[1]), refused=Refused(fields[2], str(fields[3])))
         elif kind == 40:
             self._serve(str(fields[0]), fields[1], fields[2])
-        elif kind == 60 and str(fields[1]) in self.hears:
-            self.hears[str(fields[1])](fields[2])
-        elif kind == 60:  # it came in one read with the answer to SUBSCRIBE
+        elif kind == 60 and str(fields[1]) in self.event_handlers:
+            self.event_handlers[str(fields[1])](fields[2])
+        elif kind == 60:  # received in one read with the response to SUBSCRIBE
             self._early.append((str(fields[1]), fields[2]))
 
 
 KINDS: Final[tuple[type[RawPeer], ...]] = (RawLrpm, RawUmq)
 
 
-def _loaded(text: str) -> Value:
+def _parse_body(text: str) -> Value:
     try:
         return json.loads(text)
     except ValueError:
         return text
 
 
-def _refused(text: str) -> Refused:
+def _parse_error(text: str) -> Refused:
     code, _, rest = text.partition(" ")
     return Refused(code, rest)

@@ -1,4 +1,4 @@
-"""Services over raw WebSockets, in LRPM and UMQ: they leave and return at random."""
+"""Services over raw WebSockets, in LRPM and UMQ, that disconnect and reconnect at random."""
 
 import asyncio
 from itertools import count
@@ -16,7 +16,7 @@ _RUNS: Final = count(1)
 
 
 class RawService(Participant):
-    """Serves some methods, each registered again after a connection is lost."""
+    """Serves some methods, and registers them again after each connection loss."""
 
     is_background = True
 
@@ -28,21 +28,21 @@ class RawService(Participant):
         self._methods = methods
         self._token = token
         self._report = Report("raw services")
-        self.is_known = asyncio.Event()
+        self.has_registered = asyncio.Event()
 
     def report(self) -> Report:
-        """Return how often methods ran."""
+        """Return the number of runs."""
         return self._report
 
     async def run(self) -> None:
-        """Serve, leave, return."""
+        """Serve, disconnect, reconnect."""
         while True:
             try:
                 async with await self._kind.connect(self.hub.host, self.hub.port, self._token) as peer:
                     for method in self._methods:
-                        peer.serves[method] = lambda body, reply, name=method: self._work(name, body, reply)  # type: ignore[misc]
+                        peer.call_handlers[method] = lambda body, reply, name=method: self._work(name, body, reply)  # type: ignore[misc]
                         await peer.call("hub.register", {"name": method})
-                    self.is_known.set()
+                    self.has_registered.set()
                     await self._stay(peer)
             except Refused as exc:
                 if not exc.is_absence:
@@ -54,7 +54,7 @@ class RawService(Participant):
                 await asyncio.sleep(self.random.uniform(0.0, 0.3))
 
     async def _stay(self, peer: RawPeer) -> None:
-        """Stay a while; and once all should stay, to the end."""
+        """Stay connected for a random time, or after `finish` to the end."""
         gone, finishing = asyncio.create_task(peer.gone()), asyncio.create_task(self.finishing.wait())
         try:
             await asyncio.wait(
@@ -67,7 +67,7 @@ class RawService(Participant):
             finishing.cancel()
 
     def _work(self, method: str, body: Value, reply: Reply) -> None:
-        """Answer at once, or after a little time."""
+        """Reply at once, or with probability 0.05 after a delay."""
         number = body[0] if isinstance(body, list) else body
         if not isinstance(number, int):
             self._report.wrong.append(f"{method} was called with {body!r}")

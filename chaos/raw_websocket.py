@@ -1,6 +1,6 @@
-"""A WebSocket client on plain sockets: text messages of RFC 6455, and answers to pings.
+"""A WebSocket client on plain sockets: text messages of RFC 6455, and responses to pings.
 
-It is written from the RFC, and shares no code with the hub, so that a fault of the hub's own library is seen.
+It is written from the RFC and shares no code with the hub, so a bug in the hub's own library is detected.
 """
 
 import asyncio
@@ -14,7 +14,7 @@ _PING: Final = 0x9
 _PONG: Final = 0xA
 _LAST: Final = 0x80
 _MASKED: Final = 0x80
-_MOST_HEAD: Final = 65_536
+_MAX_HEAD: Final = 65_536
 _PATIENCE: Final = 5.0
 
 
@@ -31,10 +31,10 @@ class RawWebSocket:
 
     @classmethod
     async def open(cls, host: str, port: int, path: str, token: str = "") -> "RawWebSocket":
-        """Connect and upgrade; Gone if that fails."""
+        """Connect and upgrade; ConnectionGone if that fails."""
         try:
             async with asyncio.timeout(_PATIENCE):
-                reader, writer = await asyncio.open_connection(host, port, limit=_MOST_HEAD)
+                reader, writer = await asyncio.open_connection(host, port, limit=_MAX_HEAD)
                 try:
                     await _upgrade(reader, writer, f"{host}:{port}", path, token)
                 except BaseException:
@@ -49,7 +49,7 @@ class RawWebSocket:
         self._write(_TEXT, text.encode())
 
     async def receive(self) -> str:
-        """Return the next text message; Gone when there is none any more."""
+        """Return the next text message; ConnectionGone when the connection is closed."""
         message = b""
         try:
             while True:
@@ -74,7 +74,7 @@ class RawWebSocket:
             raise ConnectionGone(str(exc)) from exc
 
     def abort(self) -> None:
-        """Close the connection at once, without a farewell."""
+        """Close the connection at once, without a close frame."""
         self._writer.transport.abort()
 
     def _write(self, kind: int, data: bytes) -> None:
@@ -89,17 +89,17 @@ class RawWebSocket:
             head = bytes([_LAST | kind, _MASKED | 127]) + size.to_bytes(8)
         mask = os.urandom(4)
         key = (mask * (size // 4 + 1))[:size]
-        hidden = (int.from_bytes(data) ^ int.from_bytes(key)).to_bytes(size)
-        self._writer.write(head + mask + hidden)
+        masked = (int.from_bytes(data) ^ int.from_bytes(key)).to_bytes(size)
+        self._writer.write(head + mask + masked)
 
 
 async def _upgrade(
-    reader: asyncio.StreamReader, writer: asyncio.StreamWriter, place: str, path: str, token: str
+    reader: asyncio.StreamReader, writer: asyncio.StreamWriter, host: str, path: str, token: str
 ) -> None:
     key = base64.b64encode(os.urandom(16)).decode()
     login = f"Authorization: Bearer {token}\r\n" if token else ""
     writer.write(
-        f"GET {path} HTTP/1.1\r\nHost: {place}\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n{login}"
+        f"GET {path} HTTP/1.1\r\nHost: {host}\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n{login}"
         f"Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: {key}\r\n\r\n".encode()
     )
     head = await reader.readuntil(b"\r\n\r\n")

@@ -1,7 +1,7 @@
-"""Reloads: at random moments the configuration file changes, and the hub gets SIGHUP.
+"""Reloads: at random moments the configuration file changes and the hub receives SIGHUP.
 
-Tokens are rotated in two steps, as an operator does it: first both hold, then the old one is removed. Each step is
-complete when the hub was seen to follow it. The rate limit changes in between.
+Tokens are rotated in two steps, as an operator does it: first both are valid, then the old one is removed. A step is
+complete when the hub was observed to apply it. The rate limit changes in between.
 """
 
 import asyncio
@@ -19,11 +19,11 @@ from chaos.raw_websocket import ConnectionGone
 
 _PATIENCE: Final = 60.0
 _RATES: Final = (0, 50_000, 100_000)
-"""Messages a second of one session: more than any of them sends."""
+"""Messages per second of one session; above the rate of every participant."""
 
 
 class Reloader(Participant):
-    """The operator."""
+    """The operator, who rotates tokens and changes the rate limit."""
 
     def __init__(self, hub: KillableHub, random: Random, configuration: Configuration, tokens: OwnerTokens) -> None:
         super().__init__(hub, random)
@@ -34,11 +34,11 @@ class Reloader(Participant):
         self._report = Report("reloads")
 
     def report(self) -> Report:
-        """Return how often what was done."""
+        """Return the number of reloads and rotations."""
         return self._report
 
     async def run(self) -> None:
-        """Change something now and then."""
+        """Change one setting at random intervals."""
         while not self.is_finishing:
             await asyncio.sleep(self.random.uniform(0.1, 0.8))
             await self._process.ready.wait()
@@ -70,7 +70,7 @@ class Reloader(Participant):
         self._report.figures["reloads"] += self._process.reload()
 
     async def _until(self, token: str, *, is_admitted: bool) -> bool:
-        """Wait until the hub admits a token, or refuses it."""
+        """Wait until the hub admits or refuses a token."""
         try:
             async with asyncio.timeout(_PATIENCE):
                 while await self._is_admitted(token) is not is_admitted:  # noqa: ASYNC110  the hub is another process

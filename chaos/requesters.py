@@ -1,4 +1,4 @@
-"""Requesters with the hub's own NQ conversation: each keeps so many requests open until it is told to finish."""
+"""Requesters with the hub's own NQ conversation; each keeps a number of requests pending until it is told to finish."""
 
 import asyncio
 from collections import Counter
@@ -27,80 +27,82 @@ _TICK: Final = 0.02
 
 
 class Requester(Participant):
-    """One that asks."""
+    """The base class: sends requests and verifies the responses, without a transport."""
 
     def __init__(self, hub: HubAddress, random: Random, name: str, in_flight: int) -> None:
         super().__init__(hub, random)
         self.name = name
-        self.talk = NqConversation(ConversationSetup(name, Role.CLIENT, random, LIMITS, _OPTIONS))
-        self.open: dict[str, int] = {}
+        self.conversation = NqConversation(ConversationSetup(name, Role.CLIENT, random, LIMITS, _OPTIONS))
+        self.pending: dict[str, int] = {}
         self._in_flight = in_flight
         self._answered = 0
         self._callbacks: Counter[str] = Counter()
         self._numbers = count(1)
         self._report = Report("requesters")
         self._loop = asyncio.get_running_loop()
-        self._heard_at = self._loop.time()
+        self._last_received = self._loop.time()
 
     def __str__(self) -> str:
-        silence = self._loop.time() - self._heard_at
-        return f"{type(self).__name__} {self.name}: {len(self.open)} open, nothing heard for {silence:.1f} s"
+        silence = self._loop.time() - self._last_received
+        return (
+            f"{type(self).__name__} {self.name}: {len(self.pending)} open, last packet received before {silence:.1f} s"
+        )
 
     def report(self) -> Report:
-        """Return the result; what is open is lost."""
+        """Return the result; pending requests count as lost."""
         self._report.figures["answered"] = self._answered
-        self._report.lost = len(self.open)
+        self._report.lost = len(self.pending)
         self._report.doubled = sum(times - 1 for times in self._callbacks.values())
         return self._report
 
     @property
     def is_done(self) -> bool:
-        """Whether all was answered."""
-        return self.is_finishing and not self.open
+        """Whether all requests are answered after `finish`."""
+        return self.is_finishing and not self.pending
 
-    def ask(self) -> None:
-        """Open as many requests as there should be."""
-        while not self.is_finishing and len(self.open) < self.hub.load(self._in_flight):
+    def send_requests(self) -> None:
+        """Open requests up to the configured number."""
+        while not self.is_finishing and len(self.pending) < self.hub.load(self._in_flight):
             number = next(self._numbers)
             call_id = f"{self.name}.{number}"
-            self.open[call_id] = number
+            self.pending[call_id] = number
             self._report.figures["requests"] += 1
-            self.talk.send(Call(call_id, METHOD, Value([number])), self._loop.time())
+            self.conversation.send(Call(call_id, METHOD, Value([number])), self._loop.time())
 
-    def hear(self, packet: Packet) -> None:
-        """Take what the hub says."""
-        self._heard_at = self._loop.time()
-        for word in self.talk.receive(packet, self._heard_at):
-            self._heard(word)
+    def receive_packet(self, packet: Packet) -> None:
+        """Handle a packet of the hub."""
+        self._last_received = self._loop.time()
+        for message in self.conversation.receive(packet, self._last_received):
+            self._handle_message(message)
 
     def wake(self) -> None:
-        """Let time pass."""
-        deadline, now = self.talk.deadline(), self._loop.time()
+        """Run the timers of the conversation that are due."""
+        deadline, now = self.conversation.deadline(), self._loop.time()
         if deadline is not None and deadline <= now:
-            for word in self.talk.wake(now):
-                self._heard(word)
+            for message in self.conversation._X(now):
+                self._handle_message(message)
 
-    def _heard(self, word: HubMessage) -> None:
-        if isinstance(word, Result | Failure):
-            self._callbacks[word.id] += 1
-            number = self.open.pop(word.id, None)
-            if isinstance(word, Failure):
-                self._report.failures.append(f"{word.id}: {word.reason.value} {word.text}")
-            elif number is None or word.body is None or word.body.value() != answer_to(number):
-                self._report.wrong.append(f"{word.id}: {word.body}")
+    def _handle_message(self, message: HubMessage) -> None:
+        if isinstance(message, Result | Failure):
+            self._callbacks[message.id] += 1
+            number = self.pending.pop(message.id, None)
+            if isinstance(message, Failure):
+                self._report.failures.append(f"{message.id}: {message.reason.value} {message.text}")
+            elif number is None or message.body is None or message.body.value() != answer_to(number):
+                self._report.wrong.append(f"{message.id}: {message.body}")
             else:
                 self._answered += 1
-        elif isinstance(word, Goodbye):
-            self.talk.reconnect(self._loop.time())
+        elif isinstance(message, Goodbye):
+            self.conversation.reconnect(self._loop.time())
 
 
 class HttpRequester(Requester):
-    """Asks over HTTP."""
+    """Sends requests over HTTP."""
 
     _peer = ""
 
     async def run(self) -> None:
-        """POST what there is to say, and hear what is due."""
+        """POST the outgoing packets and poll for responses."""
         while not self.is_done:
             try:
                 await self._converse()
@@ -111,9 +113,9 @@ class HttpRequester(Requester):
         reader, writer = await asyncio.open_connection(self.hub.host, self.hub.port)
         try:
             while not self.is_done:
-                self.ask()
-                self.wake()
-                packets = self.talk.take_packets() or [Packet(b"[]")]
+                self.send_requests()
+                self._X()
+                packets = self.conversation.take_packets() or [Packet(b"[]")]
                 for packet in packets:
                     await self._post(reader, writer, packet.payload, 0.1 if packet is packets[-1] else 0.0)
         finally:
@@ -130,15 +132,15 @@ class HttpRequester(Requester):
         answer = (await reader.readuntil(b"\r\n\r\n")).decode()
         status, _, rest = answer.partition("\r\n")
         headers = dict(line.lower().split(": ", 1) for line in rest.strip().split("\r\n"))
-        said = await reader.readexactly(int(headers["content-length"]))
+        packet = await reader.readexactly(int(headers["content-length"]))
         if " 200 " not in status:
             raise ValueError(status)
         self._peer = headers["nq-peer"]
-        self.hear(Packet(said))
+        self.receive_packet(Packet(packet))
 
 
 class WebSocketRequester(Requester):
-    """Asks over a duplex link, here WebSocket. Fulfils `transports.base.Receiver`."""
+    """Sends requests over a duplex link, here WebSocket. Fulfils `transports.base.Receiver`."""
 
     _link: Link
     _is_lost = True
@@ -148,12 +150,12 @@ class WebSocketRequester(Requester):
 
     async def connect(self) -> None:
         """Open a link, or raise OSError."""
-        named = f"?peer={self.talk.assigned_peer_id}" if self.talk.assigned_peer_id else ""
-        url = f"ws://{self.hub.host}:{self.hub.port}/nq{named}"
+        query = f"?peer={self.conversation.assigned_peer_id}" if self.conversation.assigned_peer_id else ""
+        url = f"ws://{self.hub.host}:{self.hub.port}/nq{query}"
         await open_websocket(url, self.receive, limits=LIMITS, timeout=2.0)
 
     async def run(self) -> None:
-        """Connect again and again, and go on where the last link ended."""
+        """Connect repeatedly, and resume the session over each new link."""
         while not self.is_done:
             try:
                 await self.connect()
@@ -162,45 +164,45 @@ class WebSocketRequester(Requester):
                 continue
             if self._is_lost:
                 continue
-            self.talk.reconnect(self._loop.time())
+            self.conversation.reconnect(self._loop.time())
             while not self._is_lost and not self.is_done:
-                self.ask()
-                self.wake()
+                self.send_requests()
+                self._X()
                 self._write()
                 await asyncio.sleep(_TICK)
         if not self._is_lost:
             self._link.close()
 
     def receive(self, link: Link) -> "WebSocketRequester":
-        """Have a link."""
+        """Take the new link."""
         self._link, self._is_lost = link, False
         return self
 
     def _write(self) -> None:
-        packets = self.talk.take_packets()
+        packets = self.conversation.take_packets()
         if packets:
             self._link.write(self._link.frames(packets))
 
     def received(self, packet: Packet) -> None:
-        """Take a message, and ask for more."""
-        self.hear(packet)
-        self.ask()
+        """Handle a message, and send more requests."""
+        self.receive_packet(packet)
+        self.send_requests()
         self._write()
 
     def progressed(self, size: int) -> bool:
-        """Nothing large comes."""
+        """Accept the progress of a large message; there is none here."""
         return True
 
     def writable(self) -> None:
-        """What waits is written with the next tick."""
+        """Do nothing; the next tick writes."""
 
     def lost(self, _reason: str) -> None:
-        """Connect again."""
+        """Mark the link as lost; `run` reconnects."""
         self._is_lost = True
 
 
 class ZmqRequester(WebSocketRequester):
-    """Asks over ZeroMQ, under a routing id of its own."""
+    """Sends requests over ZeroMQ, under its own routing id."""
 
     async def connect(self) -> None:
         """Open a link that ends with its connection."""

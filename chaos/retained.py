@@ -1,7 +1,7 @@
-"""Retained values: writers publish rising numbers, and readers subscribe again and again.
+"""Retained values: publishers publish rising numbers, and subscribers subscribe again and again.
 
-A new subscriber gets a value that is not older than the last acknowledged one, and never one that was not published.
-Most writers wait after each start until their value was read, so that a new publication does not hide a lost one.
+A new subscriber must get a value that is not older than the last acknowledged one, and that was published. Most
+publishers wait after each start until their value was read, so a new publication cannot hide a lost one.
 """
 
 import asyncio
@@ -20,7 +20,7 @@ _PATIENCE: Final = 3.0
 
 
 class RetainedWriter(Participant):
-    """Publishes on one topic, which is its own."""
+    """Publishes on its own topic."""
 
     def __init__(self, hub: HubAddress, random: Random, number: int) -> None:
         super().__init__(hub, random)
@@ -28,18 +28,18 @@ class RetainedWriter(Participant):
         self.sent = 0
         self.acknowledged = 0
         self.was_read = asyncio.Event()
-        """Set when a reader has compared its value."""
+        """Set after a reader verified its value."""
         self._waits = number > 0
         self._kind = KINDS[number % len(KINDS)]
         self._report = Report("retained")
 
     def report(self) -> Report:
-        """Return how many values were published."""
+        """Return the number of published values."""
         self._report.figures["values"] = self.sent
         return self._report
 
     async def run(self) -> None:
-        """Publish until the end."""
+        """Publish until the run ends."""
         while not self.is_finishing:
             try:
                 async with await self._kind.connect(self.hub.host, self.hub.port) as peer:
@@ -74,12 +74,12 @@ class RetainedReader(Participant):
         self._report = Report("retained")
 
     def report(self) -> Report:
-        """Return what was read."""
+        """Return the number of starts of the hub that were checked."""
         self._report.figures["starts checked"] = len(self._lives)
         return self._report
 
     async def run(self) -> None:
-        """Read until the end, and once more then."""
+        """Read until the run ends, and once more after that."""
         is_last = False
         while not is_last:
             is_last = self.is_finishing
@@ -100,13 +100,13 @@ class RetainedReader(Participant):
             return
 
     async def _check(self, peer: RawPeer, writer: RetainedWriter) -> None:
-        """Compare the first value of a new subscription with what its writer knows."""
+        """Compare the first value of a new subscription with the publisher's state."""
         life, oldest = len(self.hub.lives), writer.acknowledged
         if not oldest:
             return
         first: asyncio.Future[object] = asyncio.get_running_loop().create_future()
         await peer.subscribe(writer.topic, lambda value: None if first.done() else first.set_result(value))
-        await peer.call("hub.ping")  # its answer comes behind the value
+        await peer.call("hub.ping")  # its response arrives after the value
         if not first.done():
             self._report.lost += 1
             self._report.wrong.append(f"{writer.topic}: no value, though {oldest} was acknowledged")

@@ -1,4 +1,4 @@
-"""All kinds of participants, and how many of each take part."""
+"""All kinds of participants, and the number of each."""
 
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
@@ -24,7 +24,7 @@ _REQUESTERS: Final[tuple[type[Requester], ...]] = (HttpRequester, WebSocketReque
 
 @dataclass(frozen=True)
 class RunContext:
-    """The hub, and all else that participants are made from."""
+    """The hub, and the other inputs of the participants."""
 
     hub: KillableHub
     random: Random
@@ -35,72 +35,72 @@ class RunContext:
 
 
 def requesters(hub: HubAddress, random: Random, in_flight: int) -> list[Requester]:
-    """Return those with the hub's own conversation, three on each transport."""
+    """Return requesters with the hub's own conversation, three per transport."""
     share = max(1, in_flight // 9)
-    return [_REQUESTERS[each % 3](hub, _random(random), f"r{each}", share) for each in range(9)]
+    return [_REQUESTERS[number % 3](hub, _random(random), f"r{number}", share) for number in range(9)]
 
 
 def raw_requesters(
     hub: HubAddress, random: Random, in_flight: int, methods: tuple[str, ...] = (METHOD, STAMPED)
 ) -> list[RawRequester]:
-    """Return three of the others."""
+    """Return three requesters written from the specification."""
     share, targets = max(1, in_flight // 18), tuple(name.replace(".", "-") for name in methods)
-    return [RawRequester(hub, _random(random), f"raw{each}", share, targets) for each in range(3)]
+    return [RawRequester(hub, _random(random), f"raw{number}", share, targets) for number in range(3)]
 
 
 def services(hub: HubAddress, random: Random) -> list[Service]:
-    """Return those with the hub's own client."""
-    return [Service(hub, _random(random), each) for each in range(4)]
+    """Return services with the hub's own client."""
+    return [Service(hub, _random(random), number) for number in range(4)]
 
 
 def raw_services(hub: HubAddress, random: Random) -> list[RawService]:
-    """Return the others."""
-    return [RawService(hub, _random(random), KINDS[each % 2], (METHOD, STAMPED)) for each in range(4)]
+    """Return services over raw WebSockets."""
+    return [RawService(hub, _random(random), KINDS[number % 2], (METHOD, STAMPED)) for number in range(4)]
 
 
-def _chosen_raw_requesters(stage: RunContext) -> Sequence[Participant]:
-    methods = (METHOD, STAMPED) if "raw-services" in stage.chosen else (METHOD,)
-    return raw_requesters(stage.hub, stage.random, stage.in_flight, methods)
+def _chosen_raw_requesters(context: RunContext) -> Sequence[Participant]:
+    methods = (METHOD, STAMPED) if "raw-services" in context.chosen else (METHOD,)
+    return raw_requesters(context.hub, context.random, context.in_flight, methods)
 
 
-def _queues(stage: RunContext) -> list[Participant]:
-    hub, ledger = stage.hub, JobStates()
+def _queues(context: RunContext) -> list[Participant]:
+    hub, states = context.hub, JobStates()
     return [
-        LrpmProducer(hub, _random(stage.random), ledger),
-        NqProducer(hub, _random(stage.random), ledger),
-        *(Worker(hub, _random(stage.random), KINDS[each % 2], ledger) for each in range(4)),
-        QueueDrainer(hub, _random(stage.random), ledger),
+        LrpmProducer(hub, _random(context.random), states),
+        NqProducer(hub, _random(context.random), states),
+        *(Worker(hub, _random(context.random), KINDS[number % 2], states) for number in range(4)),
+        QueueDrainer(hub, _random(context.random), states),
     ]
 
 
-def _retained(stage: RunContext) -> list[Participant]:
-    writers = [RetainedWriter(stage.hub, _random(stage.random), each) for each in range(TOPICS)]
-    return [*writers, RetainedReader(stage.hub, _random(stage.random), writers)]
+def _retained(context: RunContext) -> list[Participant]:
+    writers = [RetainedWriter(context.hub, _random(context.random), number) for number in range(TOPICS)]
+    return [*writers, RetainedReader(context.hub, _random(context.random), writers)]
 
 
-def _identities(stage: RunContext) -> list[Participant]:
-    hub, fixed, tokens = stage.hub, stage.configuration.fixed, stage.tokens
+def _identities(context: RunContext) -> list[Participant]:
+    hub, fixed, tokens = context.hub, context.configuration.fixed, context.tokens
     target = VAULT_METHOD.replace(".", "-")
     return [
-        RawService(hub, _random(stage.random), RawUmq, (VAULT_METHOD,), fixed[VAULT]),
-        *(AuthorizedCaller(hub, _random(stage.random), each, tokens) for each in range(2)),
-        UnauthorizedPeer(hub, _random(stage.random), fixed[GUEST], fixed[KEEPER], tokens),
-        RawRequester(hub, _random(stage.random), "rawkeeper", 20, (target,), fixed[KEEPER]),
+        RawService(hub, _random(context.random), RawUmq, (VAULT_METHOD,), fixed[VAULT]),
+        *(AuthorizedCaller(hub, _random(context.random), number, tokens) for number in range(2)),
+        UnauthorizedPeer(hub, _random(context.random), fixed[GUEST], fixed[KEEPER], tokens),
+        RawRequester(hub, _random(context.random), "rawkeeper", 20, (target,), fixed[KEEPER]),
     ]
 
 
-def _reloads(stage: RunContext) -> list[Participant]:
-    return [Reloader(stage.hub, _random(stage.random), stage.configuration, stage.tokens)]
+def _reloads(context: RunContext) -> list[Participant]:
+    return [Reloader(context.hub, _random(context.random), context.configuration, context.tokens)]
 
 
 def _random(random: Random) -> Random:
     return Random(random.random())
 
 
-_MADE: Final[dict[str, Callable[[RunContext], Sequence[Participant]]]] = {
-    "services": lambda stage: services(stage.hub, stage.random),
-    "raw-services": lambda stage: raw_services(stage.hub, stage.random),
-    "requesters": lambda stage: requesters(stage.hub, stage.random, stage.in_flight),
+_FACTORIES: Final[dict[str, Callable[[RunContext], Sequence[Participant]]]] = {
+    "services": lambda context: services(context.hub, context.random),
+    "raw-services": lambda context: raw_services(context.hub, context.random),
+    "requesters": lambda context: requesters(context.hub, context.random, context.in_flight),
     "raw-requesters": _chosen_raw_requesters,
     "queues": _queues,
     "retained": _retained,
@@ -108,10 +108,10 @@ _MADE: Final[dict[str, Callable[[RunContext], Sequence[Participant]]]] = {
     "reloads": _reloads,
 }
 JOURNAL: Final = "journal"
-"""No participant, but chosen like one: the hub writes a journal, and it is read in the end."""
-KINDS_OF_PARTICIPANTS: Final = (*_MADE, JOURNAL)
+"""Not a participant, but chosen like one: the hub writes a journal, which is audited at the end."""
+KINDS_OF_PARTICIPANTS: Final = (*_FACTORIES, JOURNAL)
 
 
-def cast(stage: RunContext) -> list[Participant]:
+def make_participants(context: RunContext) -> list[Participant]:
     """Return the chosen participants."""
-    return [each for name, make in _MADE.items() if name in stage.chosen for each in make(stage)]
+    return [each for name, make in _FACTORIES.items() if name in context.chosen for each in make(context)]

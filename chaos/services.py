@@ -1,4 +1,4 @@
-"""Services with the hub's own client: they leave and return at random."""
+"""Services with the hub's own client that disconnect and reconnect at random."""
 
 import asyncio
 from random import Random
@@ -14,7 +14,7 @@ _PROTOCOLS: Final = ("lrpm", "umq", "umq36")
 
 
 class Service(Participant):
-    """One that leaves and returns until it is told to stay."""
+    """Serves a method, and disconnects and reconnects until it is told to stay."""
 
     is_background = True
 
@@ -22,22 +22,22 @@ class Service(Participant):
         super().__init__(hub, random)
         self._url = f"{_PROTOCOLS[number % len(_PROTOCOLS)]}+ws://{hub.host}:{hub.port}"
         self._runs = 0
-        self.is_known = asyncio.Event()
-        """It has offered its method at least once: what was never offered is refused, and rightly so."""
+        self.has_registered = asyncio.Event()
+        """Set after the first registration: the hub refuses requests for a method that was never registered."""
 
     def report(self) -> Report:
-        """Return how often the method ran."""
+        """Return the number of runs."""
         report = Report("services")
         report.figures["runs"] = self._runs
         return report
 
     async def run(self) -> None:
-        """Serve, leave, return."""
+        """Serve, disconnect, reconnect."""
         while True:
             try:
                 async with fiveways.connect(self._url, backoff=(0.05, 0.2), timeout=5.0) as peer:
                     await peer.register(METHOD, self._work)
-                    self.is_known.set()
+                    self.has_registered.set()
                     await self._stay()
             except (FivewaysError, OSError):
                 await asyncio.sleep(0.05)
@@ -45,7 +45,7 @@ class Service(Participant):
                 await asyncio.sleep(self.random.uniform(0.0, 0.3))
 
     async def _stay(self) -> None:
-        """Stay a while; and once all should stay, to the end."""
+        """Stay connected for a random time, or after `finish` to the end."""
         try:
             await asyncio.wait_for(self.finishing.wait(), self.random.uniform(0.2, 3.0))
         except TimeoutError:
@@ -53,7 +53,7 @@ class Service(Participant):
         await asyncio.Event().wait()
 
     async def _work(self, n: int) -> dict[str, object]:
-        """Take a little time, or none."""
+        """Return the result, with probability 0.05 after a delay."""
         self._runs += 1
         if self.random.random() < 0.05:
             await asyncio.sleep(self.random.uniform(0.0, 0.2))

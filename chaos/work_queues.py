@@ -1,7 +1,7 @@
-"""Work queues: producers push numbered jobs, workers pull them, and some workers die with a job in hand.
+"""Work queues: producers push numbered jobs, workers pull them, and some workers disconnect while they hold a job.
 
-Each number is pushed once. A push counts when its answer has come; one whose connection broke may or may not be in the
-queue. In the end each job that counts must have been done, and after the last kill no job is done twice.
+Each number is pushed once. A push counts when its response has arrived; one whose connection was lost may or may not be
+in the queue. At the end every counted job must be done, and after the last kill no job may be done twice.
 """
 
 import asyncio
@@ -19,14 +19,14 @@ from chaos.raw_peers import RawLrpm, RawPeer, Refused, Reply, Value
 
 QUEUE: Final = "chaos.jobs"
 MAX_TRIES: Final = 3
-"""The hub's `limits.max_tries`: few, so that jobs that fail are soon dead."""
+"""The hub's `limits.max_tries`; low, so that failing jobs soon reach the dead-letter queue."""
 _PULLS: Final = 4
 _AT_ONCE: Final = 8
-"""Pushes of one producer that are on their way together."""
+"""Concurrent pushes of one producer."""
 _POLLS: Final = 5
-"""How often a producer of NQ waits for their answers."""
+"""Polls of an NQ producer for the responses to its pushes."""
 _POISON: Final = 20
-"""Each job whose number is a multiple of it fails until the run is over, and so comes to the dead-letter queue."""
+"""Jobs whose number is a multiple of this fail until the run ends, and so reach the dead-letter queue."""
 _PAUSE: Final = 0.05
 
 
@@ -40,24 +40,24 @@ class JobStates:
     given: Counter[int] = field(default_factory=Counter)
     done: Counter[int] = field(default_factory=Counter)
     done_at_last: Counter[int] = field(default_factory=Counter)
-    """Those that were done by way of the last process of the hub, which was not killed."""
+    """Jobs done through the last hub process, which was not killed."""
     dead: int = 0
 
 
 class Producer(Participant):
-    """Pushes jobs; a subclass says how."""
+    """Pushes jobs; a subclass implements `_push_many`."""
 
-    def __init__(self, hub: HubAddress, random: Random, ledger: JobStates) -> None:
+    def __init__(self, hub: HubAddress, random: Random, states: JobStates) -> None:
         super().__init__(hub, random)
-        self.ledger = ledger
+        self.states = states
         self._report = Report("queues")
 
     def report(self) -> Report:
-        """Return the result: the ledger has it."""
+        """Return the result; `JobStates` has the counts."""
         return self._report
 
     async def run(self) -> None:
-        """Push until the end."""
+        """Push until the run ends."""
         while not self.is_finishing:
             try:
                 await self._push_many()
@@ -73,8 +73,8 @@ class Producer(Participant):
         """Connect, and push until the connection is lost."""
 
     def _next(self) -> int:
-        number = next(self.ledger.numbers)
-        self.ledger.pushed.add(number)
+        number = next(self.states.numbers)
+        self.states.pushed.add(number)
         return number
 
     async def _pause(self) -> None:
@@ -82,7 +82,7 @@ class Producer(Participant):
 
 
 class LrpmProducer(Producer):
-    """Pushes by calls of LRPM."""
+    """Pushes by LRPM calls."""
 
     async def _push_many(self) -> None:
         async with await RawLrpm.connect(self.hub.host, self.hub.port) as peer:
@@ -95,53 +95,53 @@ class LrpmProducer(Producer):
 
     async def _push(self, peer: RawPeer, number: int) -> None:
         await peer.call("hub.push", {"queue": QUEUE, "data": {"job": number}})
-        self.ledger.acknowledged.add(number)
+        self.states.acknowledged.add(number)
 
 
 class NqProducer(Producer):
-    """Pushes by requests of NQ over HTTP, none of them repeated: a number is pushed once."""
+    """Pushes by NQ requests over HTTP, without retransmission: a number is pushed once."""
 
     async def _push_many(self) -> None:
         connection = RawConnection(self.hub)
         try:
-            await connection.post([])  # a hub that is away costs no number
+            await connection.post([])  # a hub that is down must not consume numbers
             while not self.is_finishing:
-                waiting = {f"push-{number}": number for number in (self._next() for _ in range(_AT_ONCE))}
+                pending = {f"push-{number}": number for number in (self._next() for _ in range(_AT_ONCE))}
                 messages: list[dict[str, Any]] = [
                     {"t": "hub-push", "r": request, "d": {"queue": QUEUE, "data": {"job": number}}}
-                    for request, number in waiting.items()
+                    for request, number in pending.items()
                 ]
                 for _ in range(_POLLS):
-                    if not waiting:
+                    if not pending:
                         break
-                    said = await connection.post(messages, 2.0)
-                    messages = [{"i": each["a"]} for each in said if self._is_answer(each, waiting)]
+                    answers = await connection.post(messages, 2.0)
+                    messages = [{"i": answer["a"]} for answer in answers if self._is_answer(answer, pending)]
                 await connection.post(messages)
                 await self._pause()
         finally:
             connection.close()
 
-    def _is_answer(self, message: dict[str, Any], waiting: dict[str, int]) -> bool:
-        """Take the answer to a push; an acceptance is none."""
+    def _is_answer(self, message: dict[str, Any], pending: dict[str, int]) -> bool:
+        """Handle the response to a push; return False for an acceptance."""
         if "d" not in message and "e" not in message:
             return False
-        number = waiting.pop(str(message.get("i")), None)
+        number = pending.pop(str(message.get("i")), None)
         if "e" in message:
             self._report.failures.append(f"push: {message['e']}")
         elif number is not None:
-            self.ledger.acknowledged.add(number)
+            self.states.acknowledged.add(number)
         return number is not None
 
 
 class Worker(Participant):
-    """Pulls jobs; does most of them, fails at some, and dies with others."""
+    """Pulls jobs; finishes most of them, fails some, and disconnects during others."""
 
     is_background = True
 
-    def __init__(self, hub: HubAddress, random: Random, kind: type[RawPeer], ledger: JobStates) -> None:
+    def __init__(self, hub: HubAddress, random: Random, kind: type[RawPeer], states: JobStates) -> None:
         super().__init__(hub, random)
         self._kind = kind
-        self._ledger = ledger
+        self._states = states
         self._pulls = count(1)
         self._report = Report("queues")
 
@@ -150,7 +150,7 @@ class Worker(Participant):
         return self._report
 
     async def run(self) -> None:
-        """Work, die, return."""
+        """Work, disconnect, reconnect."""
         while True:
             try:
                 async with await self._kind.connect(self.hub.host, self.hub.port) as peer:
@@ -167,26 +167,26 @@ class Worker(Participant):
     async def _pull(self, peer: RawPeer) -> None:
         name = f"w{next(self._pulls)}"
         life = len(self.hub.lives)
-        peer.serves[f"callback.{name}"] = lambda body, reply: self._work(peer, name, life, body, reply)
+        peer.call_handlers[f"callback.{name}"] = lambda body, reply: self._work(peer, name, life, body, reply)
         await peer.call("hub.pull", {"queue": QUEUE, "callback": name})
 
     def _work(self, peer: RawPeer, name: str, life: int, body: Value, reply: Reply) -> None:
-        del peer.serves[f"callback.{name}"]
+        del peer.call_handlers[f"callback.{name}"]
         number = body.get("job") if isinstance(body, dict) else None
-        if not isinstance(number, int) or number not in self._ledger.pushed:
+        if not isinstance(number, int) or number not in self._states.pushed:
             self._report.wrong.append(f"a job that was never pushed: {body!r}")
             reply(True, None)
             return
-        self._ledger.given[number] += 1
-        chance = 1.0 if self.is_finishing else self.random.random()
-        if chance < 0.04:
+        self._states.given[number] += 1
+        draw = 1.0 if self.is_finishing else self.random.random()
+        if draw < 0.04:
             self._report.figures["deaths"] += 1
             peer.socket.abort()
-        elif chance < 0.08 or (not self.is_finishing and number % _POISON == 0):
+        elif draw < 0.08 or (not self.is_finishing and number % _POISON == 0):
             reply(False, "no luck")
-            self._again(peer)
-        elif chance < 0.15:
-            asyncio.get_running_loop().call_later(chance, self._done, peer, number, life, reply)
+            self._pull_again(peer)
+        elif draw < 0.15:
+            asyncio.get_running_loop().call_later(draw, self._done, peer, number, life, reply)
         else:
             self._done(peer, number, life, reply)
 
@@ -194,54 +194,54 @@ class Worker(Participant):
         if peer.is_gone:
             return
         reply(True, None)
-        self._ledger.done[number] += 1
+        self._states.done[number] += 1
         if life == len(self.hub.lives) and self.is_finishing:
-            self._ledger.done_at_last[number] += 1
-        self._again(peer)
+            self._states.done_at_last[number] += 1
+        self._pull_again(peer)
 
-    def _again(self, peer: RawPeer) -> None:
+    def _pull_again(self, peer: RawPeer) -> None:
         task = asyncio.create_task(self._pull(peer))
         task.add_done_callback(lambda ended: ended.cancelled() or ended.exception())
 
 
 class QueueDrainer(Participant):
-    """Waits in the end until the queue is empty, and lets dead jobs be tried once more."""
+    """Waits at the end until the queue is empty, and redrives dead jobs."""
 
-    def __init__(self, hub: HubAddress, random: Random, ledger: JobStates) -> None:
+    def __init__(self, hub: HubAddress, random: Random, states: JobStates) -> None:
         super().__init__(hub, random)
-        self._ledger = ledger
+        self._states = states
         self._report = Report("queues")
 
     def report(self) -> Report:
-        """Return what became of all jobs."""
-        ledger, report = self._ledger, self._report
-        report.figures["pushed"] = len(ledger.acknowledged)
-        report.figures["unsure"] = len(ledger.pushed - ledger.acknowledged)
-        report.figures["given"] = ledger.given.total()
-        report.figures["dead"] = ledger.dead
-        report.lost = len(ledger.acknowledged - ledger.done.keys())
-        report.doubled = sum(times - 1 for times in ledger.done_at_last.values())
+        """Return the counts of all jobs."""
+        states, report = self._states, self._report
+        report.figures["pushed"] = len(states.acknowledged)
+        report.figures["unsure"] = len(states.pushed - states.acknowledged)
+        report.figures["given"] = states.given.total()
+        report.figures["dead"] = states.dead
+        report.lost = len(states.acknowledged - states.done.keys())
+        report.doubled = sum(times - 1 for times in states.done_at_last.values())
         return report
 
     async def run(self) -> None:
-        """Watch the queue, once all jobs are pushed."""
+        """Watch the queue after all jobs are pushed."""
         await self.finishing.wait()
         while True:
             try:
                 async with await RawLrpm.connect(self.hub.host, self.hub.port) as peer:
-                    while await self._left(peer):  # noqa: ASYNC110  the hub tells nobody that a queue is empty
+                    while await self._has_jobs(peer):  # noqa: ASYNC110  the hub sends no event when a queue gets empty
                         await asyncio.sleep(0.1)
                     return
             except ConnectionError:
                 await asyncio.sleep(_PAUSE)
 
-    async def _left(self, peer: RawPeer) -> bool:
+    async def _has_jobs(self, peer: RawPeer) -> bool:
         queues = await peer.call("hub.queues")
         state = queues.get(QUEUE) if isinstance(queues, dict) else None
         if not state:
             return False
         if state["dead"]:
             await peer.call("hub.redrive", {"queue": QUEUE})
-            self._ledger.dead += state["dead"]
+            self._states.dead += state["dead"]
             return True
         return bool(state["waiting"] or state["given"])

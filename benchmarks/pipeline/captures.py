@@ -5,8 +5,8 @@ from pathlib import Path
 from typing import Final
 
 from benchmarks.hub.bench import say
-from fiveways.pipeline.sample.capture import generate
-from fiveways.pipeline.sample.options import ENCODINGS, TEXTS, Options
+from tests.support.sample_captures.capture import generate
+from tests.support.sample_captures.options import ENCODINGS, TEXTS, Options
 
 _SEGMENTS: Final = 8
 _LARGEST: Final = 1_000_000

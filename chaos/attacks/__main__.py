@@ -1,10 +1,10 @@
-"""Attack a hub, and measure what that costs the hub and a healthy peer.
+"""Attack a hub, and measure the cost for the hub and for a healthy peer.
 
-Each attack has a hub of its own, in a process of its own with limited memory, and uses raw sockets. A healthy peer in
-a third process pings the hub each 20 ms over UMQ, and tries to come in as a newcomer by WebSocket, POST and /livez.
-For each attack one line tells: resident memory of the hub before, at its peak, and after the attacker has left;
-bytes for each of the attacker's actions; descriptors; CPU seconds of the hub; the healthy peer's ping before and
-during the attack; and how many newcomers were refused. Everything is on this machine.
+Each attack has its own hub process with limited memory, and uses raw sockets. A healthy peer in a third process pings
+the hub every 20 ms over UMQ, and connects repeatedly as a newcomer by WebSocket, POST and /livez. Each attack prints
+one line: resident memory of the hub before the attack, at its peak, and after the attacker has disconnected; bytes per
+action of the attacker; descriptors; CPU seconds of the hub; the healthy peer's ping before and during the attack; and
+the number of refused newcomers. Everything is on this machine.
 
 Examples:
     make attacks
@@ -48,7 +48,7 @@ class Plan:
     source: Path = ROOT / "src"
     scale: float = 1.0
     memory: float = 6.0
-    """GiB of address space that the hub may have."""
+    """Limit of the hub's address space in GiB."""
     calm: float = 2.0
     """Seconds of pings before the attack, and seconds for the hub to recover after it."""
 
@@ -94,7 +94,7 @@ _HEADING: Final = (
 
 
 async def attack(name: str, plan: Plan, folder: Path) -> Outcome:
-    """Carry out one attack on a new hub."""
+    """Run one attack on a new hub."""
     chosen = ATTACKS[name]
     outcome = Outcome(name)
     hub = HubProcess(
@@ -104,52 +104,52 @@ async def attack(name: str, plan: Plan, folder: Path) -> Outcome:
         arguments=_arguments(chosen, folder),
     )
     await hub.start()
-    allowed = int(plan.memory * _GIB)
-    resource.prlimit(hub.pid, resource.RLIMIT_AS, (allowed, allowed))
+    memory_limit = int(plan.memory * _GIB)
+    resource.prlimit(hub.pid, resource.RLIMIT_AS, (memory_limit, memory_limit))
     healthy = await HealthyPeer.start(hub.port, TOKEN if chosen.has_token else "")
-    place = AttackRun(hub, max(1, round(chosen.actions * plan.scale)))
+    attack_run = AttackRun(hub, max(1, round(chosen.actions * plan.scale)))
     try:
         await asyncio.sleep(plan.calm)
         outcome.calm = await healthy.report()
-        outcome.before = place.rss = resident(hub.pid)
-        used, began = cpu_seconds(hub.pid), monotonic()
-        await _attacked(place, chosen)
+        outcome.before = attack_run.rss = resident(hub.pid)
+        cpu_before, began = cpu_seconds(hub.pid), monotonic()
+        await _run_with_timeout(attack_run, chosen)
         outcome.seconds = monotonic() - began
         outcome.during = await healthy.report()
-        outcome.actions, outcome.failed, outcome.notes = place.done, place.failed, place.notes
-        outcome.cpu, outcome.peak = cpu_seconds(hub.pid) - used, place.peak()
-        outcome.per_action = max(0.0, place.held - place.rss) * (1 << 20) / max(1, place.done)
-        outcome.descriptors = place.descriptors
-        _leave(place)
+        outcome.actions, outcome.failed, outcome.notes = attack_run.done, attack_run.failed, attack_run.notes
+        outcome.cpu, outcome.peak = cpu_seconds(hub.pid) - cpu_before, attack_run.peak()
+        outcome.per_action = max(0.0, attack_run.held - attack_run.rss) * (1 << 20) / max(1, attack_run.done)
+        outcome.descriptors = attack_run.descriptors
+        _leave(attack_run)
         await asyncio.sleep(plan.calm)
         outcome.after, outcome.descriptors_after = resident(hub.pid), descriptors(hub.pid)
-    except (OSError, ValueError, IndexError):  # /proc has nothing more of it
-        outcome.notes = [*place.notes, "the hub is gone"]
+    except (OSError, ValueError, IndexError):  # the hub process has exited: /proc does not have it
+        outcome.notes = [*attack_run.notes, "the hub is gone"]
     finally:
-        _leave(place)
+        _leave(attack_run)
         await healthy.stop()
         await hub.stop()
     outcome.notes += [f"log: {line[:90]}" for line in hub.errors()[:1]]
     return outcome
 
 
-async def _attacked(place: AttackRun, chosen: Attack) -> None:
-    """Run the attack in its time."""
+async def _run_with_timeout(attack_run: AttackRun, chosen: Attack) -> None:
+    """Run the attack until its time limit."""
     try:
         async with asyncio.timeout(chosen.limit):
-            await chosen.run(place)
+            await chosen.run(attack_run)
     except TimeoutError:
-        place.notes.append(f"stopped after {chosen.limit:.0f} s")
-        place.hold()
+        attack_run.notes.append(f"stopped after {chosen.limit:.0f} s")
+        attack_run.hold()
     except (OSError, asyncio.IncompleteReadError, ExceptionGroup) as exc:
-        place.notes.append(f"ended by {exc}")
+        attack_run.notes.append(f"ended by {exc}")
 
 
-def _leave(place: AttackRun) -> None:
-    for end in place.ends:
+def _leave(attack_run: AttackRun) -> None:
+    for end in attack_run.ends:
         with suppress(OSError):
             end()
-    place.ends.clear()
+    attack_run.ends.clear()
 
 
 def _arguments(chosen: Attack, folder: Path) -> tuple[str, ...]:
@@ -161,7 +161,7 @@ def _arguments(chosen: Attack, folder: Path) -> tuple[str, ...]:
 
 
 async def run(names: Sequence[str], plan: Plan) -> list[Outcome]:
-    """Carry out attacks, one after the other."""
+    """Run attacks one after the other."""
     outcomes = []
     print(_HEADING, flush=True)
     for name in names:
@@ -172,16 +172,18 @@ async def run(names: Sequence[str], plan: Plan) -> list[Outcome]:
 
 
 def main() -> int:
-    """Read the command line."""
+    """Run the command."""
     parser = argparse.ArgumentParser(
         prog="python -m chaos.attacks", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     plan = Plan()
-    parser.add_argument("--only", action="append", choices=list(ATTACKS), help="this attack; may be repeated")
-    parser.add_argument("--scale", type=float, default=plan.scale, help="the part of the full size, such as 0.1")
+    parser.add_argument("--only", action="append", choices=list(ATTACKS), help="run only this attack; may be repeated")
+    parser.add_argument(
+        "--scale", type=float, default=plan.scale, help="fraction of the full number of actions, such as 0.1"
+    )
     parser.add_argument("--source", type=Path, default=plan.source, help="the src folder of the hub to attack")
-    parser.add_argument("--memory", type=float, default=plan.memory, help="GiB of address space that the hub may have")
-    parser.add_argument("--json", type=Path, help="write the outcomes to this file, one JSON object a line")
+    parser.add_argument("--memory", type=float, default=plan.memory, help="limit of the hub's address space in GiB")
+    parser.add_argument("--json", type=Path, help="write the outcomes to this file, one JSON object per line")
     options = parser.parse_args()
     names = options.only or list(ATTACKS)
     outcomes = uvloop.run(run(names, Plan(options.source.resolve(), options.scale, options.memory)))

@@ -1,4 +1,4 @@
-"""An attack, and the hub that it is made on."""
+"""An attack, the hub under attack, and the healthy peer beside it."""
 
 import asyncio
 import json
@@ -15,33 +15,33 @@ TOKEN: Final = "token-of-healthy-peers-0123456789"  # noqa: S105  for a hub on t
 
 @dataclass(frozen=True)
 class Attack:
-    """One attack: how often its action is repeated at full size, and in how many seconds it must end."""
+    """An attack: the number of actions at full size, and its time limit in seconds."""
 
     run: Callable[["AttackRun"], Awaitable[None]]
     actions: int
     limit: float = 300.0
     settings: tuple[str, ...] = ()
     has_token: bool = False
-    """Whether the healthy peer shows a token, and strangers are not admitted."""
+    """Whether the healthy peer has a token and the hub refuses anonymous peers."""
 
 
 @dataclass
 class AttackRun:
-    """The hub of one attack, and what was measured."""
+    """The hub of one attack, and the measurements."""
 
     hub: HubProcess
     actions: int
-    """How often the action is to be repeated."""
+    """Number of actions to perform."""
     done: int = 0
     failed: int = 0
     rss: float = 0.0
-    """MiB before the attack."""
+    """Resident memory before the attack, in MiB."""
     held: float = 0.0
-    """MiB when the attacker has done all, and still has its connections."""
+    """Resident memory in MiB while the attacker still has its connections after its last action."""
     descriptors: int = 0
     notes: list[str] = field(default_factory=list)
     ends: list[Callable[[], object]] = field(default_factory=list)
-    """How the attacker's connections are closed."""
+    """Functions that close the attacker's connections."""
 
     @property
     def port(self) -> int:
@@ -58,7 +58,7 @@ class AttackRun:
         self.descriptors = max(self.descriptors, descriptors(self.hub.pid))
 
     async def settle(self) -> None:
-        """Wait until the hub has no more to do: until it uses little CPU time for a second."""
+        """Wait until the hub is idle, that is, uses less than 0.15 s CPU time in a second."""
         used = cpu_seconds(self.hub.pid)
         for _ in range(60):
             self.hold()
@@ -70,7 +70,7 @@ class AttackRun:
         self.hold()
 
     async def cost(self, name: str, times: int, action: Callable[[], Awaitable[object]]) -> float:
-        """Note the CPU time that the hub needs for an action, in milliseconds."""
+        """Note the CPU time of the hub for an action, in milliseconds."""
         before = cpu_milliseconds(self.hub.pid)
         for _ in range(times):
             await action()
@@ -79,37 +79,37 @@ class AttackRun:
         return spent
 
     def peak(self) -> float:
-        """Return the largest resident memory so far, in MiB."""
+        """Return the peak resident memory in MiB."""
         return peak(self.hub.pid)
 
 
 class HealthyPeer:
-    """The healthy peer's process."""
+    """The process of the healthy peer."""
 
     def __init__(self, process: Process) -> None:
         self._process = process
 
     @classmethod
     async def start(cls, port: int, token: str) -> "HealthyPeer":
-        """Run it, and wait until it pings."""
+        """Start the process and wait for its first ping."""
         command = (sys.executable, "-m", "chaos.attacks.healthy_peer", str(port), token)
-        made = cls(await asyncio.create_subprocess_exec(*command, stdin=PIPE, stdout=PIPE, cwd=ROOT))
+        peer = cls(await asyncio.create_subprocess_exec(*command, stdin=PIPE, stdout=PIPE, cwd=ROOT))
         async with asyncio.timeout(60):
-            while not (await made.report())["pings"]:  # noqa: ASYNC110  it tells only what it is asked
+            while not (await peer.report())["pings"]:  # noqa: ASYNC110  the process reports only on request
                 await asyncio.sleep(0.1)
-        return made
+        return peer
 
     async def report(self) -> dict[str, Any]:
-        """Return what it has measured since the last report."""
+        """Return the measurements since the last report."""
         assert self._process.stdin is not None
         assert self._process.stdout is not None
         self._process.stdin.write(b"\n")
         async with asyncio.timeout(30):
-            told: dict[str, Any] = json.loads(await self._process.stdout.readline())
-        return told
+            report: dict[str, Any] = json.loads(await self._process.stdout.readline())
+        return report
 
     async def stop(self) -> None:
-        """End it."""
+        """Kill the process."""
         if self._process.returncode is None:
             self._process.kill()
         await self._process.communicate()

@@ -1,4 +1,4 @@
-"""Raw sockets: WebSockets that send any bytes, and HTTP requests that nobody waits for."""
+"""Raw sockets: WebSocket clients that send arbitrary bytes, and HTTP requests."""
 
 import asyncio
 import socket
@@ -10,7 +10,7 @@ from typing import Final
 
 TEXT, BINARY, CLOSE = 0x81, 0x82, 0x88
 _UPGRADE: Final = (
-    "GET {path} HTTP/1.1\r\nHost: localhost\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n{more}"
+    "GET {path} HTTP/1.1\r\nHost: localhost\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n{headers}"
     "Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: AAAAAAAAAAAAAAAAAAAAAA==\r\n\r\n"
 )
 _RESET: Final = struct.pack("ii", 1, 0)
@@ -18,7 +18,7 @@ _PATIENCE: Final = 60.0
 
 
 class Refused(ConnectionError):
-    """The hub does not admit the attacker."""
+    """The hub refuses the attacker."""
 
 
 class RawSocket:
@@ -29,7 +29,7 @@ class RawSocket:
         self.writer = writer
 
     def send(self, payload: bytes | str, kind: int = TEXT) -> None:
-        """Send a frame; its mask is all zeros."""
+        """Send a frame with an all-zero mask."""
         data = payload.encode() if isinstance(payload, str) else payload
         self.writer.write(header(len(data), kind) + data)
 
@@ -45,12 +45,12 @@ class RawSocket:
             return await self.reader.readexactly(size)
 
     async def ask(self, text: str) -> str:
-        """Send a frame, and return the text of the next one."""
+        """Send a frame and return the text of the next one."""
         self.send(text)
         return (await self.receive()).decode(errors="replace")
 
     def reset(self) -> None:
-        """Close without a word, and leave no port in TIME_WAIT."""
+        """Close with RST, which leaves no port in TIME_WAIT."""
         sock = self.writer.get_extra_info("socket")
         with suppress(OSError):
             if sock is not None:  # the hub has not closed it
@@ -59,7 +59,7 @@ class RawSocket:
 
 
 def header(size: int, kind: int = TEXT) -> bytes:
-    """Return the header of a frame of a client."""
+    """Return the header of a client frame."""
     if size < 126:
         return bytes((kind, 0x80 | size, 0, 0, 0, 0))
     if size < 1 << 16:
@@ -67,8 +67,8 @@ def header(size: int, kind: int = TEXT) -> bytes:
     return struct.pack(">BBQI", kind, 0xFF, size, 0)
 
 
-async def connected(port: int, address: str = "127.0.0.1", *, buffer: int = 0) -> RawSocket:
-    """Connect from an address; `buffer` is what the system keeps for a client that does not read."""
+async def connect(port: int, address: str = "127.0.0.1", *, buffer: int = 0) -> RawSocket:
+    """Connect from an address; `buffer` is the size of the receive buffer of a client that does not read."""
     sock = socket.socket()
     sock.setblocking(False)
     try:
@@ -83,13 +83,13 @@ async def connected(port: int, address: str = "127.0.0.1", *, buffer: int = 0) -
         raise
 
 
-async def upgraded(
-    port: int, path: str, address: str = "127.0.0.1", *, more: str = "", hello: str = "", buffer: int = 0
+async def upgrade(
+    port: int, path: str, address: str = "127.0.0.1", *, headers: str = "", hello: str = "", buffer: int = 0
 ) -> RawSocket:
-    """Open a WebSocket, and say hello if there is one; Refused if the hub does not admit it."""
-    wire = await connected(port, address, buffer=buffer)
+    """Open a WebSocket and send `hello` if there is one; Refused if the hub refuses the upgrade."""
+    wire = await connect(port, address, buffer=buffer)
     try:
-        wire.writer.write(_UPGRADE.format(path=path, more=more).encode())
+        wire.writer.write(_UPGRADE.format(path=path, headers=headers).encode())
         async with asyncio.timeout(_PATIENCE):
             head = await wire.reader.readuntil(b"\r\n\r\n")
         if not head.startswith(b"HTTP/1.1 101"):
@@ -104,25 +104,25 @@ async def upgraded(
 
 async def umq(port: int, address: str = "127.0.0.1", *, buffer: int = 0) -> RawSocket:
     """Open a UMQ session."""
-    return await upgraded(port, "/umq", address, hello="H1.0.0\n", buffer=buffer)
+    return await upgrade(port, "/umq", address, hello="H1.0.0\n", buffer=buffer)
 
 
-def post(body: bytes, target: str = "/nq", more: str = "") -> bytes:
-    """Return a POST."""
-    return f"POST {target} HTTP/1.1\r\nHost: localhost\r\n{more}Content-Length: {len(body)}\r\n\r\n".encode() + body
+def post(body: bytes, target: str = "/nq", headers: str = "") -> bytes:
+    """Return a POST request."""
+    return f"POST {target} HTTP/1.1\r\nHost: localhost\r\n{headers}Content-Length: {len(body)}\r\n\r\n".encode() + body
 
 
 async def answer(wire: RawSocket) -> tuple[int, bytes, bytes]:
-    """Return status, head and body of the next answer."""
+    """Return status, head and body of the next response."""
     async with asyncio.timeout(_PATIENCE):
         head = await wire.reader.readuntil(b"\r\n\r\n")
         length = int(head.lower().partition(b"content-length: ")[2].partition(b"\r\n")[0] or b"0")
         return int(head.split()[1]), head, await wire.reader.readexactly(length)
 
 
-async def asked(port: int, request: bytes, address: str = "127.0.0.1") -> tuple[int, bytes, bytes]:
-    """Send one request over a connection of its own, and return its answer."""
-    wire = await connected(port, address)
+async def request_once(port: int, request: bytes, address: str = "127.0.0.1") -> tuple[int, bytes, bytes]:
+    """Send one request over its own connection and return its response."""
+    wire = await connect(port, address)
     try:
         wire.writer.write(request)
         return await answer(wire)
@@ -133,7 +133,7 @@ async def asked(port: int, request: bytes, address: str = "127.0.0.1") -> tuple[
 async def repeat(
     number: int, action: Callable[[int], Awaitable[None]], done: Callable[[], None], *, workers: int = 32
 ) -> int:
-    """Do an action so many times, several at once; return how many were refused or failed."""
+    """Perform an action `number` times with concurrent workers; return the number of failures."""
     numbers, failed = count(), 0
 
     async def work() -> None:

@@ -1,20 +1,20 @@
-"""Attacks on topics: many patterns, many retained values, subscribers that do not read, bodies that take long."""
+"""Attacks on topics: many patterns, many retained values, slow consumers, bodies that are slow to convert."""
 
 import asyncio
 from random import Random
 from typing import Final
 
 from chaos.attacks.attack_run import Attack, AttackRun
-from chaos.attacks.raw_sockets import BINARY, RawSocket, umq, upgraded
+from chaos.attacks.raw_sockets import BINARY, RawSocket, umq, upgrade
 
 _DEPTHS: Final = (60, 16)
-"""Segments of deep topics; the second if the hub refuses the first."""
+"""Numbers of segments of deep topics; the second is used if the hub refuses the first."""
 _READERS: Final = 200
 _PUBLICATIONS: Final = 300
 _RESULT: Final = b"\x84\x18\x29"
-"""How a RESULT of lrpm begins in CBOR."""
+"""The first bytes of an LRPM-CBOR RESULT."""
 _PEER: Final = 4096
-"""Subscriptions that one peer may have."""
+"""Limit of subscriptions per peer."""
 
 
 def _subscribe(number: int, pattern: str) -> str:
@@ -25,57 +25,57 @@ def _is_refused(answer: str) -> bool:
     return answer.startswith(("!", "E"))
 
 
-async def _deep(place: AttackRun) -> None:
-    """Subscribe one peer to deep patterns, each of another shape, and publish on a topic that all of them match."""
-    wire, other, random = await umq(place.port), await umq(place.port), Random(1)
-    place.ends += [wire.reset, other.reset]
+async def _deep(attack_run: AttackRun) -> None:
+    """Subscribe one peer to deep patterns of different shapes, and publish on a topic that all of them match."""
+    wire, other, random = await umq(attack_run.port), await umq(attack_run.port), Random(1)
+    attack_run.ends += [wire.reset, other.reset]
     depth = _DEPTHS[0]
     if _is_refused(await wire.ask(_subscribe(0, ".".join(["a"] * depth)))):
         depth = _DEPTHS[1]
     topic = ".".join(["a"] * depth)
-    await place.cost("publication before", 50, lambda: other.ask(f"M3\nhub:publish\n{topic}\n1"))
-    for number in range(1, place.actions):
+    await attack_run.cost("publication before", 50, lambda: other.ask(f"M3\nhub:publish\n{topic}\n1"))
+    for number in range(1, attack_run.actions):
         pattern = ".".join(random.choice(("*", "a")) for _ in range(depth - 1)) + ".b"
         if _is_refused(await wire.ask(_subscribe(number, pattern))):
-            place.failed += 1
+            attack_run.failed += 1
         else:
-            place.done += 1
-    place.hold()
-    place.notes.append(f"depth {depth}")
-    # Another topic each time: one that was published before may be remembered.
+            attack_run.done += 1
+    attack_run.hold()
+    attack_run.notes.append(f"depth {depth}")
+    # A new topic each time, because the hub may cache the matches of a topic.
     numbers = iter(range(1_000_000))
-    await place.cost(
+    await attack_run.cost(
         "publication after",
         20,
         lambda: asyncio.wait_for(other.ask(f"M3\nhub:publish\n{topic[:-1]}x{next(numbers)}\n1"), 60),
     )
 
 
-async def _wide(place: AttackRun) -> None:
-    """Subscribe to partial wildcards of one node, and publish in it."""
-    other = await umq(place.port)
-    place.ends.append(other.reset)
+async def _wide(attack_run: AttackRun) -> None:
+    """Subscribe to partial wildcards below one segment, and publish below it."""
+    other = await umq(attack_run.port)
+    attack_run.ends.append(other.reset)
     numbers = iter(range(1_000_000))
-    await place.cost("publication before", 50, lambda: other.ask(f"M3\nhub:publish\nnode.y{next(numbers)}\n1"))
+    await attack_run.cost("publication before", 50, lambda: other.ask(f"M3\nhub:publish\nnode.y{next(numbers)}\n1"))
     wire: RawSocket | None = None
-    for number in range(place.actions):
+    for number in range(attack_run.actions):
         if number % _PEER == 0:
-            wire = await umq(place.port)
-            place.ends.append(wire.reset)
+            wire = await umq(attack_run.port)
+            attack_run.ends.append(wire.reset)
         assert wire is not None
         refused = _is_refused(await wire.ask(_subscribe(number, f"node.x{number}*")))
-        place.done += not refused
-        place.failed += refused
-    place.hold()
-    await place.cost("publication after", 50, lambda: other.ask(f"M3\nhub:publish\nnode.y{next(numbers)}\n1"))
+        attack_run.done += not refused
+        attack_run.failed += refused
+    attack_run.hold()
+    await attack_run.cost("publication after", 50, lambda: other.ask(f"M3\nhub:publish\nnode.y{next(numbers)}\n1"))
 
 
-async def _retained(place: AttackRun) -> None:
+async def _retained(attack_run: AttackRun) -> None:
     """Retain values on deep topics, and subscribe to all of them."""
-    wire, other = await umq(place.port), await umq(place.port)
-    place.ends += [wire.reset, other.reset]
+    wire, other = await umq(attack_run.port), await umq(attack_run.port)
+    attack_run.ends += [wire.reset, other.reset]
     depth = _DEPTHS[0]
-    for number in range(place.actions):
+    for number in range(attack_run.actions):
         while True:
             topic = ".".join([f"t{number}", *["a"] * (depth - 1)])
             refused = _is_refused(
@@ -84,23 +84,23 @@ async def _retained(place: AttackRun) -> None:
             if not (refused and number == 0 and depth == _DEPTHS[0]):
                 break
             depth = _DEPTHS[1]
-        place.done += not refused
-        place.failed += refused
-    place.hold()
-    place.notes.append(f"depth {depth}")
+        attack_run.done += not refused
+        attack_run.failed += refused
+    attack_run.hold()
+    attack_run.notes.append(f"depth {depth}")
 
     async def subscribe() -> None:
         await other.ask(_subscribe(1, ".".join(["*"] * depth)))
-        for _ in range(place.done):
+        for _ in range(attack_run.done):
             await other.receive()
 
-    await place.cost("one SUBSCRIBE", 1, subscribe)
+    await attack_run.cost("one SUBSCRIBE", 1, subscribe)
 
 
-async def _stuck(place: AttackRun) -> None:
-    """Publish to subscribers that read, then to as many more that do not."""
-    publisher = await umq(place.port)
-    place.ends.append(publisher.reset)
+async def _stuck(attack_run: AttackRun) -> None:
+    """Publish to subscribers that read, then also to as many that do not read."""
+    publisher = await umq(attack_run.port)
+    attack_run.ends.append(publisher.reset)
 
     async def publish(size: int = 2_000) -> None:
         await publisher.ask(f"M3\nhub:publish\nnews\n{'x' * size}")
@@ -109,33 +109,33 @@ async def _stuck(place: AttackRun) -> None:
         while await wire.reader.read(1 << 16):
             pass
 
-    readers = [await umq(place.port) for _ in range(place.actions)]
+    readers = [await umq(attack_run.port) for _ in range(attack_run.actions)]
     for wire in readers:
         await wire.ask(_subscribe(1, "news"))
     reading = [asyncio.create_task(read(wire)) for wire in readers]
-    place.ends += [each.reset for each in readers]
-    healthy = await place.cost(f"publication to {place.actions} readers", _PUBLICATIONS, publish)
-    for _ in range(place.actions):
-        wire = await upgraded(place.port, "/umq", hello="H1.0.0\n", buffer=4096)
-        wire.writer.transport.pause_reading()  # type: ignore[attr-defined]  # what a stream reads from can pause
+    attack_run.ends += [reader.reset for reader in readers]
+    healthy = await attack_run.cost(f"publication to {attack_run.actions} readers", _PUBLICATIONS, publish)
+    for _ in range(attack_run.actions):
+        wire = await upgrade(attack_run.port, "/umq", hello="H1.0.0\n", buffer=4096)
+        wire.writer.transport.pause_reading()  # type: ignore[attr-defined]  # the transport of a stream can pause
         wire.send(_subscribe(1, "news"))
-        place.ends.append(wire.reset)
-        place.done += 1
-    for _ in range(400):  # 8 MB each: until the system's buffers and the hub's are full
+        attack_run.ends.append(wire.reset)
+        attack_run.done += 1
+    for _ in range(400):  # 8 MB each fill the buffers of the kernel and of the hub
         await publish(20_000)
-    both = await place.cost("publication to them and as many stuck readers", _PUBLICATIONS, publish)
-    place.notes.append(f"stuck / healthy {(both - healthy) / max(healthy, 0.001):.2f}")
-    place.hold()
+    both = await attack_run.cost("publication to them and as many stuck readers", _PUBLICATIONS, publish)
+    attack_run.notes.append(f"stuck / healthy {(both - healthy) / max(healthy, 0.001):.2f}")
+    attack_run.hold()
     for task in reading:
         task.cancel()
     await asyncio.gather(*reading, return_exceptions=True)
 
 
-async def _empty_maps(place: AttackRun) -> None:
-    """Publish 1 MB of empty maps in CBOR to a subscriber of JSON."""
-    subscriber = await umq(place.port)
-    publisher = await upgraded(place.port, "/lrpm", more="Sec-WebSocket-Protocol: lrpm.cbor\r\n")
-    place.ends += [subscriber.reset, publisher.reset]
+async def _empty_maps(attack_run: AttackRun) -> None:
+    """Publish 1 MB of empty CBOR maps to a JSON subscriber."""
+    subscriber = await umq(attack_run.port)
+    publisher = await upgrade(attack_run.port, "/lrpm", more="Sec-WebSocket-Protocol: lrpm.cbor\r\n")
+    attack_run.ends += [subscriber.reset, publisher.reset]
     await subscriber.ask(_subscribe(1, "news"))
     publisher.send(bytes((0x83, 0x02, 0xF6, 0xA0)), BINARY)  # HELLO
     await publisher.receive()
@@ -143,23 +143,23 @@ async def _empty_maps(place: AttackRun) -> None:
     body = b"\x9a" + number.to_bytes(4, "big") + b"\xa0" * number
     topic = b"\x64news"
     request = _call(b"\x6bhub.publish", b"\xa2\x65topic" + topic + b"\x64data" + body)
-    for _ in range(place.actions):
+    for _ in range(attack_run.actions):
         try:
-            await place.cost("1 MB of empty maps", 1, lambda: _published(publisher, request))
+            await attack_run.cost("1 MB of empty maps", 1, lambda: _publish(publisher, request))
         except (OSError, asyncio.IncompleteReadError) as exc:
-            place.failed += 1
-            place.notes.append(f"refused: {exc}")
+            attack_run.failed += 1
+            attack_run.notes.append(f"refused: {exc}")
             return
-        place.done += 1
-        place.hold()
+        attack_run.done += 1
+        attack_run.hold()
 
 
 def _call(method: bytes, body: bytes) -> bytes:
-    """Return a CALL of lrpm in CBOR."""
+    """Return an LRPM-CBOR CALL."""
     return b"\x85\x18\x28\x01" + method + body + b"\xa0"
 
 
-async def _published(wire: RawSocket, request: bytes) -> None:
+async def _publish(wire: RawSocket, request: bytes) -> None:
     wire.send(request, BINARY)
     answer = await wire.receive()
     if not answer.startswith(_RESULT):

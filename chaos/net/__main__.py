@@ -1,9 +1,9 @@
-"""A hub and its clients with a bad network between them: packets are lost, delayed and reordered, and it is cut.
+"""Run a hub and its clients with a bad network between them: packet loss, delay, reordering and partitions.
 
-The hub runs in one network namespace, its clients in another. A TUN device in each is all there is between them, and
-this process relays their packets, so that TCP retransmits for real. Requesters speak NQ over HTTP, WebSocket and
-ZeroMQ; services speak LRPM, UMQ and UMQ36. When the network is good again, every request must have been answered with
-its method's own result, once. It needs root, and leaves nothing behind.
+The hub runs in one network namespace, its clients in another. They are connected only by a TUN device in each, and this
+process relays the packets, so TCP really retransmits. Requesters speak NQ over HTTP, WebSocket and ZeroMQ; services
+speak LRPM, UMQ and UMQ36. After the network is good again, every request must be answered once, with the correct result
+of its method. The command needs root, and removes everything that it creates.
 """
 
 import argparse
@@ -30,7 +30,7 @@ _EXAMPLES: Final = """examples:
 """
 _ROOT: Final = Path(__file__).parents[2]
 _PATIENCE: Final = 180.0
-"""Seconds for all that is open to be answered after the network is good again."""
+"""Timeout in seconds for answering all pending requests after the network is good again."""
 _ENDINGS: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
@@ -48,29 +48,31 @@ class Outcome:
     dropped: int
     retransmitted: int
     healed: float
-    """Seconds from the end of the last phase until all was answered."""
+    """Seconds from the end of the last phase until all requests were answered."""
 
     @property
     def is_clean(self) -> bool:
-        """Whether all was answered, once and rightly."""
+        """Whether every request was answered once, with the correct result."""
         return self.requests == self.answered and not (self.lost or self.doubled or self.faults)
 
     def __str__(self) -> str:
         numbers = (self.requests, self.answered, self.lost, self.doubled, len(self.faults))
         packets = (self.passed, self.dropped, self.retransmitted)
         return (
-            f"{self.scenario:12}" + "".join(f"{each:>10}" for each in (*numbers, *packets)) + f"{self.healed:>8.1f} s"
+            f"{self.scenario:12}"
+            + "".join(f"{number:>10}" for number in (*numbers, *packets))
+            + f"{self.healed:>8.1f} s"
         )
 
 
 _HEAD: Final = f"{'scenario':12}" + "".join(
-    f"{each:>10}"
-    for each in ("requests", "answered", "lost", "doubled", "wrong", "packets", "dropped", "resent", "healed in")
+    f"{name:>10}"
+    for name in ("requests", "answered", "lost", "doubled", "wrong", "packets", "dropped", "resent", "healed in")
 )
 
 
 async def run(names: list[str], in_flight: int, seed: int) -> list[Outcome]:
-    """Carry out some scenarios, one after the other, each with a hub and a network of its own."""
+    """Run scenarios one after the other, each with its own hub and network."""
     outcomes = []
     print(_HEAD, flush=True)
     for name in names:
@@ -97,7 +99,7 @@ async def _scenario(
         to_clients.start()
         await hub.start()
         clients = await _clients(hub, client_side, in_flight, random)
-        await _told(clients)
+        await _next_message(clients)
         result = asyncio.create_task(_result(name, clients))
         for phase in SCENARIOS[name]:
             to_hub.conditions, to_clients.conditions = phase.to_hub, phase.to_clients
@@ -112,8 +114,8 @@ async def _scenario(
         healed = perf_counter()
         assert clients.stdin is not None
         clients.stdin.write(b"finish\n")
-        told = await asyncio.wait_for(result, 1.5 * _PATIENCE)
-        took = perf_counter() - healed
+        client_result = await asyncio.wait_for(result, 1.5 * _PATIENCE)
+        heal_seconds = perf_counter() - healed
         await clients.wait()
         await hub.stop()
         resent = hub_side.retransmissions() + client_side.retransmissions()
@@ -126,38 +128,38 @@ async def _scenario(
         await hub.abandon()
         to_hub.stop()
         to_clients.stop()
-    outcome = _outcome(name, told, hub.log.read_text().splitlines())
+    outcome = _outcome(name, client_result, hub.log.read_text().splitlines())
     passed, dropped = to_hub.passed + to_clients.passed, to_hub.dropped + to_clients.dropped
-    return replace(outcome, passed=passed, dropped=dropped, retransmitted=resent, healed=took)
+    return replace(outcome, passed=passed, dropped=dropped, retransmitted=resent, healed=heal_seconds)
 
 
 async def _clients(hub: KillableHub, side: Side, in_flight: int, random: Random) -> Process:
     arguments = {"--host": hub.host, "--port": hub.port, "--zmq-port": hub.zmq_port, "--in-flight": in_flight}
     arguments |= {"--seed": random.randrange(1 << 30), "--patience": _PATIENCE}
-    given = [str(part) for pair in arguments.items() for part in pair]
+    flags = [str(part) for pair in arguments.items() for part in pair]
     command = (*side.prefix, "env", f"PYTHONPATH={_ROOT / 'src'}:{_ROOT}", sys.executable, "-m", "chaos.net.clients")
     return await asyncio.create_subprocess_exec(
-        *command, *given, stdin=PIPE, stdout=PIPE, limit=1 << 26, start_new_session=True
+        *command, *flags, stdin=PIPE, stdout=PIPE, limit=1 << 26, start_new_session=True
     )
 
 
-async def _told(clients: Process) -> dict[str, Any]:
-    """Return the next object that the clients print."""
+async def _next_message(clients: Process) -> dict[str, Any]:
+    """Return the next JSON object that the clients print."""
     assert clients.stdout is not None
     line = await clients.stdout.readline()
     if not line:
-        raise AssertionError("the clients ended by themselves")
-    told: dict[str, Any] = json.loads(line)
-    return told
+        raise AssertionError("the clients exited by themselves")
+    message: dict[str, Any] = json.loads(line)
+    return message
 
 
 async def _result(name: str, clients: Process) -> dict[str, Any]:
     """Show the progress; return the result of the clients."""
     started = perf_counter()
-    while "reports" not in (told := await _told(clients)):
-        text = f"{name}: {perf_counter() - started:.0f} s, {told['answered']} answered"
+    while "reports" not in (message := await _next_message(clients)):
+        text = f"{name}: {perf_counter() - started:.0f} s, {message['answered']} answered"
         print(f"\r{text:79}\r", end="", file=sys.stderr, flush=True)
-    return told
+    return message
 
 
 def _outcome(name: str, result: dict[str, Any], logged: list[str]) -> Outcome:
@@ -169,8 +171,8 @@ def _outcome(name: str, result: dict[str, Any], logged: list[str]) -> Outcome:
     return Outcome(name, requests, answered, lost, doubled, faults, 0, 0, 0, 0.0)
 
 
-def _until_told(names: list[str], in_flight: int, seed: int) -> list[Outcome]:
-    """Run, and let each signal that ends it be an ordinary end, which removes everything."""
+def _run_until_signal(names: list[str], in_flight: int, seed: int) -> list[Outcome]:
+    """Run the scenarios; cancel them on a signal, which removes the namespaces and processes."""
 
     async def guarded() -> list[Outcome]:
         task = asyncio.ensure_future(run(names, in_flight, seed))
@@ -182,7 +184,7 @@ def _until_told(names: list[str], in_flight: int, seed: int) -> list[Outcome]:
 
 
 def main() -> int:
-    """Read the command line."""
+    """Run the command."""
     parser = argparse.ArgumentParser(
         prog="python -m chaos.net",
         description=__doc__,
@@ -197,17 +199,17 @@ def main() -> int:
         help=f"one of {', '.join(SCENARIOS)}; may be repeated",
     )
     parser.add_argument(
-        "--in-flight", type=int, default=300, help="open requests of all requesters (default: %(default)s)"
+        "--in-flight", type=int, default=300, help="number of pending requests of all requesters (default: %(default)s)"
     )
-    parser.add_argument("--seed", type=int, default=1, help="chance begins here (default: %(default)s)")
+    parser.add_argument("--seed", type=int, default=1, help="seed of the random numbers (default: %(default)s)")
     options = parser.parse_args()
-    if why := missing():
-        print(f"chaos.net cannot run here: {why}", file=sys.stderr)
+    if reason := missing():
+        print(f"chaos.net cannot run here: {reason}", file=sys.stderr)
         return 2
     try:
-        outcomes = _until_told(options.scenario or list(FULL), options.in_flight, options.seed)
+        outcomes = _run_until_signal(options.scenario or list(FULL), options.in_flight, options.seed)
     except asyncio.CancelledError:
-        print("ended by a signal; everything is removed", file=sys.stderr)
+        print("interrupted by a signal; namespaces and processes were removed", file=sys.stderr)
         return 130
     return 0 if all(each.is_clean for each in outcomes) else 1
 

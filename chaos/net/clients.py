@@ -1,9 +1,9 @@
-"""The clients of one scenario, in the other namespace: requesters and services, until they are told to finish.
+"""The clients of one scenario, in the second namespace: requesters and services.
 
     python -m chaos.net.clients --host HOST --port PORT --zmq-port PORT --in-flight N --seed N
 
-A line on stdin ends the work: nothing new is asked, all that is open must be answered, and the result goes to stdout as
-one JSON object. A line goes there each second before, with the number of answers.
+Each second the command prints a JSON line with the number of answers. A line on stdin ends the work: no new requests
+are sent, all pending ones must be answered, and the result is printed as one JSON object.
 """
 
 import argparse
@@ -22,34 +22,34 @@ from chaos.services import Service
 
 
 async def run(hub: HubAddress, in_flight: int, random: Random, patience: float) -> None:
-    """Ask and serve."""
-    serving: list[Service | RawService] = [*services(hub, random), *raw_services(hub, random)]
-    asking = [*requesters(hub, random, in_flight), *raw_requesters(hub, random, in_flight)]
-    people = [*serving, *asking]
-    background = [asyncio.create_task(each.run()) for each in serving]
-    for each in serving:
-        await asyncio.wait_for(each.is_known.wait(), patience)
-    working = [asyncio.create_task(each.run()) for each in asking]
-    told = asyncio.create_task(asyncio.to_thread(sys.stdin.readline))
-    while not told.done():
-        _tell({"answered": sum(each.report().figures["answered"] for each in asking)})
-        await asyncio.wait([told], timeout=1.0)
-    for one in people:
-        one.finish()
+    """Run requesters and services until a line arrives on stdin."""
+    services_: list[Service | RawService] = [*services(hub, random), *raw_services(hub, random)]
+    requesters_ = [*requesters(hub, random, in_flight), *raw_requesters(hub, random, in_flight)]
+    participants = [*services_, *requesters_]
+    background = [asyncio.create_task(each.run()) for each in services_]
+    for each in services_:
+        await asyncio.wait_for(each.has_registered.wait(), patience)
+    working = [asyncio.create_task(each.run()) for each in requesters_]
+    finish_line = asyncio.create_task(asyncio.to_thread(sys.stdin.readline))
+    while not finish_line.done():
+        _print_json({"answered": sum(each.report().figures["answered"] for each in requesters_)})
+        await asyncio.wait([finish_line], timeout=1.0)
+    for participant in participants:
+        participant.finish()
     _, unfinished = await asyncio.wait(working, timeout=patience)
-    reports = merged(each.report() for each in people)
+    reports = merged(each.report() for each in participants)
     for task in (*background, *working):
         task.cancel()
     await asyncio.gather(*background, *working, return_exceptions=True)
-    _tell({"unfinished": len(unfinished), "reports": [vars(each) for each in reports]})
+    _print_json({"unfinished": len(unfinished), "reports": [vars(each) for each in reports]})
 
 
-def _tell(what: dict[str, object]) -> None:
-    print(json.dumps(what), flush=True)
+def _print_json(message: dict[str, object]) -> None:
+    print(json.dumps(message), flush=True)
 
 
 def main() -> int:
-    """Read the command line."""
+    """Run the command."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--host", required=True)
     parser.add_argument("--port", type=int, required=True)

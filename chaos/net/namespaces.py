@@ -1,11 +1,11 @@
 """Two network namespaces, each with a TUN device whose packets this process relays.
 
-The kernel's own `netem` would do the same, but is not built into every kernel; TUN devices are, and packets that pass
-through this process need no offloading, no bridge and no `tc`. Every end but SIGKILL removes all of it, and the next
-run removes the rest of a killed one.
+The kernel's own `netem` would do the same, but is not part of every kernel; TUN devices are. Packets that pass through
+this process need no offloading, no bridge and no `tc`. Every exit but SIGKILL removes the namespaces; the next run
+removes those of a killed one.
 
-A hub has ZeroMQ on loopback alone, so both ends have addresses of loopback: the kernel routes these over a device where
-`route_localnet` says so.
+A hub binds ZeroMQ only to loopback, so both ends have loopback addresses: with `route_localnet` the kernel routes these
+over a device.
 """
 
 import fcntl
@@ -41,18 +41,18 @@ class Side:
 
     @property
     def prefix(self) -> tuple[str, ...]:
-        """The command that runs another one there."""
+        """The command that runs another one in the namespace."""
         return "ip", "netns", "exec", self.namespace
 
     def retransmissions(self) -> int:
-        """Return how many TCP segments were sent again from there."""
+        """Return the number of TCP segments that were retransmitted from this side."""
         text = _run(*self.prefix, "cat", "/proc/net/snmp")
         names, values = (line.split() for line in text.splitlines() if line.startswith("Tcp:"))
         return int(values[names.index("RetransSegs")])
 
 
 def missing() -> str:
-    """Return why there can be no such network here; an empty text if there can."""
+    """Return the reason why such a network is impossible here; empty if it is possible."""
     if os.geteuid() != 0:
         return "network namespaces need root"
     if which("ip") is None:
@@ -61,7 +61,7 @@ def missing() -> str:
         os.close(os.open(_TUN, os.O_RDWR))
     except OSError as exc:
         return f"{_TUN} cannot be opened: {exc.strerror}"
-    name = _named("probe")
+    name = _namespace_name("probe")
     try:
         _run("ip", "netns", "add", name)
     except subprocess.CalledProcessError as exc:
@@ -73,27 +73,27 @@ def missing() -> str:
 
 @contextmanager
 def network() -> Iterator[tuple[Side, Side]]:
-    """Make the side of the hub and that of the clients, and remove both."""
+    """Create the sides of the hub and of the clients, and remove both at the end."""
     remove_leftovers()
     with ExitStack() as stack:
         yield _side(stack, "hub", HUB), _side(stack, "clients", CLIENTS)
 
 
 def remove_leftovers() -> None:
-    """Remove the namespaces of runs that were killed, and end what still runs in them.
+    """Remove the namespaces of killed runs, and kill the processes in them.
 
     A device ends with the process that opened it.
     """
     for path in sorted(_NAMESPACES.glob(f"{_PREFIX}-*")) if _NAMESPACES.is_dir() else ():
         pid = path.name.split("-")[2]
         if not Path("/proc", pid).exists():
-            for each in _run("ip", "netns", "pids", path.name).split():
-                os.kill(int(each), signal.SIGKILL)
+            for process in _run("ip", "netns", "pids", path.name).split():
+                os.kill(int(process), signal.SIGKILL)
             _delete(path.name)
 
 
 def _side(stack: ExitStack, role: str, address: str) -> Side:
-    namespace, device = _named(role), f"fw{os.getpid()}{role[0]}"
+    namespace, device = _namespace_name(role), f"fw{os.getpid()}{role[0]}"
     stack.callback(_delete, namespace)
     _run("ip", "netns", "add", namespace)
     packets = os.open(_TUN, os.O_RDWR | os.O_NONBLOCK | os.O_CLOEXEC)
@@ -111,11 +111,11 @@ def _side(stack: ExitStack, role: str, address: str) -> Side:
 
 
 def _delete(namespace: str) -> None:
-    """Delete a namespace if it is there."""
+    """Delete a namespace if it exists."""
     subprocess.run(["ip", "netns", "delete", namespace], check=False, capture_output=True)  # noqa: S603, S607
 
 
-def _named(role: str) -> str:
+def _namespace_name(role: str) -> str:
     return f"{_PREFIX}-{os.getpid()}-{role}"
 
 

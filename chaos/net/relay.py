@@ -1,4 +1,4 @@
-"""Packets between two TUN devices: lost, delayed, reordered or held back, by chance from a seed."""
+"""A relay of packets between two TUN devices with loss, delay, reordering and partitions, by seeded random numbers."""
 
 import asyncio
 import os
@@ -9,11 +9,11 @@ from typing import Final
 
 _MTU: Final = 2048
 _AT_ONCE: Final = 64
-"""Packets that are read before other work gets its turn."""
-_MOST_WAITING: Final = 2000
-"""Packets on their way in one direction; more of them are dropped, as by a router."""
+"""Packets that are read before other tasks get their turn."""
+_MAX_WAITING: Final = 2000
+"""Limit of packets in flight in one direction; further packets are dropped, as by a router."""
 _STEP: Final = 0.002
-"""Seconds that a reordered packet takes longer, besides half of the delay."""
+"""Seconds added to half of the delay for a reordered packet."""
 
 
 @dataclass(frozen=True)
@@ -21,19 +21,19 @@ class Conditions:
     """The state of one direction."""
 
     loss: float = 0.0
-    """The part of packets that are dropped."""
+    """Fraction of packets that are dropped."""
     delay: float = 0.0
     """Seconds that each packet takes."""
     jitter: float = 0.0
-    """Seconds that some take longer, at most."""
+    """Upper limit of additional seconds, random per packet."""
     reorder: float = 0.0
-    """The part of packets that others overtake."""
+    """Fraction of packets that others overtake."""
     is_cut: bool = False
-    """Nothing passes."""
+    """Whether all packets are dropped."""
 
 
 class Direction:
-    """One way from a device to the other."""
+    """The relay from one device to the other."""
 
     def __init__(self, source: int, target: int, random: Random) -> None:
         self.conditions = Conditions()
@@ -43,16 +43,16 @@ class Direction:
         self._target = target
         self._random = random
         self._waiting = 0
-        self._line: deque[tuple[float, bytes]] = deque()
-        """The packets that keep their order, and when each is due: timers of one moment would not."""
+        self._queue: deque[tuple[float, bytes]] = deque()
+        """Packets in order with their due times. Timers that are due at the same time would not keep the order."""
         self._loop = asyncio.get_running_loop()
 
     def start(self) -> None:
-        """Begin to relay."""
+        """Start to relay."""
         self._loop.add_reader(self._source, self._read)
 
     def stop(self) -> None:
-        """Relay nothing more."""
+        """Stop to relay."""
         self._loop.remove_reader(self._source)
 
     def _read(self) -> None:
@@ -65,7 +65,7 @@ class Direction:
 
     def _take(self, packet: bytes) -> None:
         conditions, random = self.conditions, self._random
-        if conditions.is_cut or random.random() < conditions.loss or self._waiting >= _MOST_WAITING:
+        if conditions.is_cut or random.random() < conditions.loss or self._waiting >= _MAX_WAITING:
             self.dropped += 1
             return
         due = self._loop.time() + conditions.delay + random.random() * conditions.jitter
@@ -73,18 +73,18 @@ class Direction:
         if random.random() < conditions.reorder:
             self._loop.call_at(due + conditions.delay / 2 + _STEP, self._write, packet)
             return
-        self._line.append((due, packet))
-        if len(self._line) == 1:
+        self._queue.append((due, packet))
+        if len(self._queue) == 1:
             self._loop.call_at(due, self._write_due)
 
     def _write_due(self) -> None:
-        """Write the first packet, and all behind it that are due."""
-        line, now = self._line, self._loop.time()
-        self._write(line.popleft()[1])
-        while line and line[0][0] <= now:
-            self._write(line.popleft()[1])
-        if line:
-            self._loop.call_at(line[0][0], self._write_due)
+        """Write the first packet and all following ones that are due."""
+        queue, now = self._queue, self._loop.time()
+        self._write(queue.popleft()[1])
+        while queue and queue[0][0] <= now:
+            self._write(queue.popleft()[1])
+        if queue:
+            self._loop.call_at(queue[0][0], self._write_due)
 
     def _write(self, packet: bytes) -> None:
         self._waiting -= 1
@@ -94,5 +94,5 @@ class Direction:
         try:
             os.write(self._target, packet)
             self.passed += 1
-        except OSError:  # the queue of the device is full, or it is gone
+        except OSError:  # the queue of the device is full, or the device is gone
             self.dropped += 1

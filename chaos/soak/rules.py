@@ -1,4 +1,4 @@
-"""The rules of a soak: memory that does not grow, and as many descriptors and threads as before."""
+"""The rules of a soak: memory must not grow, and descriptors and threads must stay constant."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -6,23 +6,23 @@ from statistics import median
 from typing import Final
 
 SLOPE: Final = 0.1
-"""MiB per minute by which resident memory may grow in a run of an hour or more."""
+"""Allowed growth of resident memory in MiB per minute, in a run of an hour or more."""
 _HOUR: Final = 60.0
-_LEAST: Final = 3.0
-"""Minutes after warm-up below which a slope says nothing."""
+_MIN_MINUTES: Final = 3.0
+"""Minutes after warm-up that a meaningful slope needs."""
 _SPARE: Final = {"descriptors": 8.0, "threads": 2.0}
-"""By how much the median of the last third may exceed that of the first."""
+"""Allowed difference between the medians of the last third and of the first third."""
 
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """Measurements of one moment."""
+    """Measurements at one moment."""
 
     minute: float
     rss: float
-    """MiB of the hub."""
+    """Resident memory of the hub in MiB."""
     writer: float
-    """MiB of the journal writer."""
+    """Resident memory of the writer process in MiB."""
     descriptors: int
     threads: int
     sizes: dict[str, float] = field(default_factory=dict)
@@ -41,17 +41,17 @@ class Rule:
 
 
 def warm_up(minutes: float) -> float:
-    """Return how many minutes of a run are not judged: a fifth, at least five, at most half."""
+    """Return the minutes of warm-up: a fifth of the run, at least five minutes, at most half of the run."""
     return min(max(5.0, minutes * 0.2), minutes / 2)
 
 
 def slope_bound(minutes: float) -> float:
-    """Return the allowed growth in MiB per minute; the shorter a run, the more of it is noise."""
+    """Return the allowed growth in MiB per minute; shorter runs have more noise."""
     return SLOPE * max(1.0, _HOUR / minutes)
 
 
 def slope(points: Sequence[tuple[float, float]]) -> float:
-    """Return the median of the slopes between all points (Theil-Sen), which outliers hardly move."""
+    """Return the median of the slopes between all points (Theil-Sen), which is robust against outliers."""
     slopes = [
         (there[1] - here[1]) / (there[0] - here[0])
         for number, here in enumerate(points)
@@ -63,20 +63,20 @@ def slope(points: Sequence[tuple[float, float]]) -> float:
 
 def judge(samples: Sequence[Sample], minutes: float) -> list[Rule]:
     """Apply the rules to the samples after warm-up."""
-    judged = [each for each in samples if each.minute >= warm_up(minutes)]
+    judged = [sample for sample in samples if sample.minute >= warm_up(minutes)]
     if len(judged) < 3:
         return [Rule("there are samples after warm-up", holds=False)]
     rules = []
-    if judged[-1].minute - judged[0].minute >= _LEAST:
+    if judged[-1].minute - judged[0].minute >= _MIN_MINUTES:
         bound = slope_bound(minutes)
         for name, points in (
-            ("hub", [(each.minute, each.rss) for each in judged]),
-            ("journal writer", [(each.minute, each.writer) for each in judged]),
+            ("hub", [(sample.minute, sample.rss) for sample in judged]),
+            ("journal writer", [(sample.minute, sample.writer) for sample in judged]),
         ):
-            found = slope(points)
-            rules.append(Rule(f"RSS of the {name}: {found:+.3f} MiB/min, below {bound:.2f}", holds=found < bound))
+            growth = slope(points)
+            rules.append(Rule(f"RSS of the {name}: {growth:+.3f} MiB/min, below {bound:.2f}", holds=growth < bound))
     for name in ("descriptors", "threads"):
-        numbers = [float(getattr(each, name)) for each in judged]
+        numbers = [float(getattr(sample, name)) for sample in judged]
         third = max(1, len(numbers) // 3)
         first, last = median(numbers[:third]), median(numbers[-third:])
         text = f"{name}: {first:g} in the first third, {last:g} in the last"
@@ -85,7 +85,7 @@ def judge(samples: Sequence[Sample], minutes: float) -> list[Rule]:
 
 
 def at_rest(before: Sample, after: Sample, bounds: dict[str, float]) -> list[Rule]:
-    """Compare a hub without peers before and after the traffic; `bounds` are what each size may exceed by."""
+    """Compare a hub without peers before and after the traffic; `bounds` has the allowed growth of each gauge."""
     rules = [
         Rule(f"{name} at rest: {before.sizes.get(name, 0):g} before, {after.sizes.get(name, 0):g} after", holds=holds)
         for name, bound in bounds.items()

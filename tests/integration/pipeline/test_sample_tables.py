@@ -10,8 +10,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from fiveways.pipeline import batch_run
-from fiveways.pipeline.sample.capture import generate
-from fiveways.pipeline.sample.options import DAY, SECOND, Options
+from tests.support.sample_captures.capture import generate
+from tests.support.sample_captures.options import DAY, SECOND, Options
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -4,8 +4,8 @@ from pathlib import Path
 
 from benchmarks.pipeline import duckdb_job
 from benchmarks.pipeline.captures import Capture
-from fiveways.pipeline.sample.capture import generate
-from fiveways.pipeline.sample.options import TEXTS, Options
+from tests.support.sample_captures.capture import generate
+from tests.support.sample_captures.options import TEXTS, Options
 
 
 def test_duckdb_finds_the_same_calls(tmp_path: Path) -> None:

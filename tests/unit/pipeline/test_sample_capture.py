@@ -13,10 +13,6 @@ import pytest
 from fiveways.errors import Reason, RemoteProtocolError
 from fiveways.journal.schema import SCHEMA, split_ops
 from fiveways.model import names
-from fiveways.pipeline.sample.byte_columns import SMALLEST_36, base36, cbor_uint, varint
-from fiveways.pipeline.sample.capture import generate
-from fiveways.pipeline.sample.options import ENCODINGS, TEXTS, Options
-from fiveways.pipeline.sample.vocabulary import FAILURES, METHODS, mqtt_tag, wire_code
 from fiveways.protocols.lrpm import bridge as lrpm_bridge
 from fiveways.protocols.lrpm.messages import CBOR_CODEC, JSON_CODEC
 from fiveways.protocols.mqtt_rpc import bridge as mqtt_bridge
@@ -32,6 +28,10 @@ from fiveways.wire import base36 as wire36
 from fiveways.wire import cbor
 from fiveways.wire.limits import Limits
 from fiveways.wire.packet import Packet
+from tests.support.sample_captures.byte_columns import SMALLEST_36, base36, cbor_uint, varint
+from tests.support.sample_captures.capture import generate
+from tests.support.sample_captures.options import ENCODINGS, TEXTS, Options
+from tests.support.sample_captures.vocabulary import FAILURES, METHODS, mqtt_tag, wire_code
 
 LIMITS: Final = Limits()
 FRAMES: Final = 12_000

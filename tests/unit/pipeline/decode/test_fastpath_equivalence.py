@@ -13,10 +13,10 @@ from fiveways.journal import reader
 from fiveways.pipeline.decode.batches import decode_general, normalize_batch
 from fiveways.pipeline.decode.decoded_columns import StringTables
 from fiveways.pipeline.decode.fastpath import PreparedBatch, _scan_groups, decode_batch
-from fiveways.pipeline.sample.capture import generate
-from fiveways.pipeline.sample.options import Options
 from fiveways.protocols import registry
 from tests.support import sample_records
+from tests.support.sample_captures.capture import generate
+from tests.support.sample_captures.options import Options
 from tests.support.sample_records import assert_alike, batch, row
 
 PROTOCOLS = list(registry.PROTOCOLS)

@@ -1,4 +1,4 @@
-"""The frames of LRPM in CBOR and of RPC over MQTT."""
+"""Encoders of frames of LRPM-CBOR and of RPC over MQTT (protobuf)."""
 
 import json
 from typing import Final
@@ -7,11 +7,12 @@ import numpy as np
 import pyarrow as pa
 
 from fiveways.errors import Reason
-from fiveways.pipeline.sample.byte_columns import cbor_uint, choose_rows, concat_rows, ragged, varint
-from fiveways.pipeline.sample.encoder_input import ProtocolLines, correlation, written_topics
-from fiveways.pipeline.sample.script import Column, LineKind
-from fiveways.pipeline.sample.text_frames import PROGRESS_TEXT, SHARE, Writer, choose_variant
-from fiveways.pipeline.sample.vocabulary import (
+from fiveways.wire import cbor
+from tests.support.sample_captures.byte_columns import cbor_uint, choose_rows, concat_rows, ragged, varint
+from tests.support.sample_captures.encoder_input import ProtocolLines, correlation, written_topics
+from tests.support.sample_captures.script import Column, LineKind
+from tests.support.sample_captures.text_frames import CALL_META, PROGRESS_TEXT, Writer, choose_variant
+from tests.support.sample_captures.vocabulary import (
     BODIES,
     FAILURES,
     METHODS,
@@ -22,20 +23,19 @@ from fiveways.pipeline.sample.vocabulary import (
     lrpm_uri,
     mqtt_tag,
 )
-from fiveways.wire import cbor
 
-# CBOR. The number in a body is written with five bytes, whichever it is.
+# CBOR. The number in a body always takes five bytes.
 
 _NUMBER: Final = 987654
-_IN_CBOR: Final = [
-    cbor.write(json.loads(each.replace(NUMBER_PLACEHOLDER, str(_NUMBER)))).partition(cbor.write(_NUMBER))
-    for each in BODIES
+_CBOR_BODIES: Final = [
+    cbor.write(json.loads(body.replace(NUMBER_PLACEHOLDER, str(_NUMBER)))).partition(cbor.write(_NUMBER))
+    for body in BODIES
 ]
 
 
 def _body(lines: ProtocolLines) -> pa.BinaryArray:
-    before, slot, after = zip(*_IN_CBOR, strict=True)
-    lengths = np.array([len(each) for each in slot])[lines["body"]]
+    before, number, after = zip(*_CBOR_BODIES, strict=True)
+    lengths = np.array([len(digits) for digits in number])[lines["body"]]
     matrix = np.full((len(lines), 5), 0x1A, np.uint8)
     matrix[:, 1:] = lines["number"].astype(">u4").view(np.uint8).reshape(-1, 4)
     return concat_rows(choose_rows(before, lines["body"]), ragged(matrix, lengths), choose_rows(after, lines["body"]))
@@ -47,15 +47,15 @@ def _id(lines: ProtocolLines) -> pa.BinaryArray:
 
 def _call(lines: ProtocolLines) -> pa.BinaryArray:
     names = choose_rows([cbor.write(method.lrpm) for method in METHODS], lines["method"])
-    meta = choose_rows([cbor.write(SHARE.get(wanted, {})) for wanted in range(8)], lines["detail"])
+    meta = choose_rows([cbor.write(CALL_META.get(flags, {})) for flags in range(8)], lines["detail"])
     number, rest = _id(lines), concat_rows(names, _body(lines), meta)
-    plain = concat_rows(b"\x85\x18\x28", number, rest)
+    canonical = concat_rows(b"\x85\x18\x28", number, rest)
     if not lines["odd"].any():
-        return plain
-    endless = concat_rows(b"\x9f\x18\x28", number, rest, b"\xff")
-    wide = concat_rows(b"\x85\x18\x28\x1b\x00\x00\x00\x00", _four_bytes(lines["num"] + 256), rest)
-    named = concat_rows(b"\x85\x64CALL", number, rest)
-    return choose_variant(lines, plain, endless, wide, named)
+        return canonical
+    indefinite_length = concat_rows(b"\x9f\x18\x28", number, rest, b"\xff")
+    long_integer = concat_rows(b"\x85\x18\x28\x1b\x00\x00\x00\x00", _four_bytes(lines["num"] + 256), rest)
+    named_kind = concat_rows(b"\x85\x64CALL", number, rest)
+    return choose_variant(lines, canonical, indefinite_length, long_integer, named_kind)
 
 
 def _four_bytes(numbers: Column) -> pa.BinaryArray:
@@ -64,9 +64,9 @@ def _four_bytes(numbers: Column) -> pa.BinaryArray:
 
 def _failure(lines: ProtocolLines) -> pa.BinaryArray:
     ends = []
-    for each in FAILURES:
-        meta = {"retry_after": 1000} if each.reason is Reason.OVERLOADED else {}
-        ends.append(cbor.write(lrpm_uri(each)) + cbor.write(each.text) + cbor.write(meta))
+    for failure in FAILURES:
+        meta = {"retry_after": 1000} if failure.reason is Reason.OVERLOADED else {}
+        ends.append(cbor.write(lrpm_uri(failure)) + cbor.write(failure.text) + cbor.write(meta))
     return concat_rows(b"\x86\x14\x18\x28", _id(lines), choose_rows(ends, lines["detail"]))
 
 
@@ -77,7 +77,7 @@ def _result(lines: ProtocolLines, **more: bool) -> pa.BinaryArray:
 
 
 def _topic(lines: ProtocolLines) -> pa.BinaryArray:
-    return choose_rows([cbor.write(each) for each in written_topics(lines.protocol)], lines["detail"])
+    return choose_rows([cbor.write(topic) for topic in written_topics(lines.protocol)], lines["detail"])
 
 
 LRPM_CBOR: Final[dict[LineKind, Writer]] = {
@@ -110,7 +110,7 @@ LRPM_CBOR: Final[dict[LineKind, Writer]] = {
 }
 
 
-# Protobuf. As all bodies of one kind are equally long, so are the fields around them.
+# Protobuf. All bodies of one kind have the same length, so the length prefixes of their fields are constants.
 
 
 def _field(number: int, content: bytes) -> bytes:
@@ -122,7 +122,7 @@ def _size(size: int) -> bytes:
 
 
 def _content(kind: str, body: str) -> tuple[bytes, bytes]:
-    """Return an Any around a body, as what stands before the number in it and what stands behind."""
+    """Return the bytes before and after the number in a body that is wrapped in an `Any`."""
     name = _field(1, kind.encode()) if kind else b""
     whole = _field(2, name + _field(2, body.encode()))
     before, _, after = whole.partition(NUMBER_PLACEHOLDER.encode())
@@ -130,25 +130,25 @@ def _content(kind: str, body: str) -> tuple[bytes, bytes]:
 
 
 def _contents(
-    lines: ProtocolLines, kinds: list[str], which: np.ndarray[tuple[int], np.dtype[np.int64]]
+    lines: ProtocolLines, kinds: list[str], kind_index: np.ndarray[tuple[int], np.dtype[np.int64]]
 ) -> pa.BinaryArray:
     before, after = zip(*(_content(kind, body) for kind in kinds for body in BODIES), strict=True)
-    index = which * len(BODIES) + lines["body"]
+    index = kind_index * len(BODIES) + lines["body"]
     return concat_rows(choose_rows(before, index), lines.digits, choose_rows(after, index))
 
 
 def _request(lines: ProtocolLines) -> pa.BinaryArray:
     body = _contents(lines, [method.kind for method in METHODS], lines["method"].astype(np.int64))
-    ends = [b"\x18\x01\x28\x88\x27\x30\x04" if wanted & 4 else b"\x18\x01" for wanted in range(8)]
+    ends = [b"\x18\x01\x28\x88\x27\x30\x04" if flags & 4 else b"\x18\x01" for flags in range(8)]
     start, end = concat_rows(b"\x08", varint(correlation(lines["num"]))), choose_rows(ends, lines["detail"])
-    plain = concat_rows(start, body, end)
+    canonical = concat_rows(start, body, end)
     if not lines["odd"].any():
-        return plain
-    far = _contents(
+        return canonical
+    other_type_url = _contents(
         lines, [f"type.example.org/a/{method.kind}" for method in METHODS], lines["method"].astype(np.int64)
     )
-    unknown = concat_rows(plain, b"\x78\x01")  # a field that nobody knows
-    return choose_variant(lines, plain, concat_rows(start, far, end), concat_rows(start, body), unknown)
+    unknown = concat_rows(canonical, b"\x78\x01")  # a field that the schema does not have
+    return choose_variant(lines, canonical, concat_rows(start, other_type_url, end), concat_rows(start, body), unknown)
 
 
 def _response(end: bytes) -> Writer:
@@ -163,15 +163,17 @@ def _error(failed: FailureCase) -> bytes:
     code = OWN_NUMBER if failed.is_application_error else MQTT_CODES[failed.reason]
     wait = b"\x20\xe8\x07" if failed.reason is Reason.OVERLOADED else b""
     tag = mqtt_tag(failed)
-    told = _field(2, tag.encode()) if tag else b""
-    return _field(3, b"\x08" + _size(code) + told + _field(3, failed.text.encode()) + wait) + b"\x20\x01"
+    encoded_tag = _field(2, tag.encode()) if tag else b""
+    return _field(3, b"\x08" + _size(code) + encoded_tag + _field(3, failed.text.encode()) + wait) + b"\x20\x01"
 
 
 MQTT: Final[dict[LineKind, Writer]] = {
     LineKind.CALL: _request,
     LineKind.RESULT: _response(b"\x20\x01"),
     LineKind.FAILURE: lambda lines: concat_rows(
-        b"\x08", varint(correlation(lines["num"])), choose_rows([_error(each) for each in FAILURES], lines["detail"])
+        b"\x08",
+        varint(correlation(lines["num"])),
+        choose_rows([_error(failure) for failure in FAILURES], lines["detail"]),
     ),
     LineKind.PART: _response(b"\x20\x00"),
     LineKind.LAST: _response(b"\x20\x01"),

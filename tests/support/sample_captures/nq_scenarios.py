@@ -1,28 +1,28 @@
-"""The ways of a call in NQ, which repeats what was not answered, and says several things at once."""
+"""Scenarios of NQ calls: retransmissions, batches and streamed requests."""
 
 import numpy as np
 
-from fiveways.pipeline.sample.calls import MILLI, NQ, CallGroup
-from fiveways.pipeline.sample.script import CALLEE, CALLER, NO_OP, WRONG_OP, LineKind
-from fiveways.pipeline.sample.vocabulary import PLAIN_BUILTINS
+from tests.support.sample_captures.calls import MILLI, NQ, CallGroup
+from tests.support.sample_captures.script import CALLEE, CALLER, NO_OP, WRONG_OP, LineKind
+from tests.support.sample_captures.vocabulary import PLAIN_BUILTINS
 
 
 def repeated(calls: CallGroup) -> None:
-    """The request comes once or twice more, over another link, before it is answered there."""
+    """The request is retransmitted once or twice over another connection before it is answered there."""
     calls.duration = calls.duration + 900 * MILLI
     other = calls.world.other_session(calls.caller)
     _, back = calls.request_and_forward()
-    for wait, which in ((200, calls.call % 2 < 2), (500, calls.call % 2 == 0)):
-        some = calls.select(which)
+    for wait, mask in ((200, calls.call % 2 < 2), (500, calls.call % 2 == 0)):
+        some = calls.select(mask)
         again = some.at + wait * MILLI + some.random_delay(0, 5000)
-        some.send_request(again, session=other[which])
-        some.accept(again + some.random_delay(10, 30), session=other[which])
+        some.send_request(again, session=other[mask])
+        some.accept(again + some.random_delay(10, 30), session=other[mask])
     calls.return_answer(back, LineKind.RESULT)
     calls.answer(back + calls.random_delay(10, 100), LineKind.RESULT, session=other)
 
 
 def answered_again(calls: CallGroup) -> None:
-    """The answer is said again until somebody acknowledges it."""
+    """The response is retransmitted until it is acknowledged."""
     _, back = calls.request_and_forward()
     calls.return_answer(back, LineKind.RESULT)
     answered = back + calls.random_delay(10, 100)
@@ -31,7 +31,7 @@ def answered_again(calls: CallGroup) -> None:
 
 
 def useless(calls: CallGroup) -> None:
-    """The request is repeated although its answer is on the way, and answered once more."""
+    """The request is retransmitted while its response is in flight, and is answered again."""
     _, back = calls.request_and_forward()
     calls.return_answer(back, LineKind.RESULT)
     answered = back + calls.random_delay(10, 100)
@@ -42,7 +42,7 @@ def useless(calls: CallGroup) -> None:
 
 
 def batched(calls: CallGroup) -> None:
-    """Three requests in one frame, accepted in one frame, answered one by one, acknowledged together with a ping."""
+    """Requests in batches of three, accepted in one frame, answered singly, acknowledged together with a ping."""
     groups = len(calls) // 3
     calls = calls.select(np.arange(3 * groups))
     lead = np.repeat(np.arange(groups) * 3, 3)
@@ -91,7 +91,7 @@ def batched(calls: CallGroup) -> None:
 
 
 def in_parts(calls: CallGroup) -> None:
-    """The request itself comes in parts, and goes on in parts where the callee speaks NQ."""
+    """A streamed request, forwarded in parts to NQ callees."""
     calls.accept(calls.at + calls.random_delay(10, 30))
     forwarded = calls.at + calls.random_delay(2000, 2300)
     takes = calls.callee_protocol == NQ
@@ -111,7 +111,7 @@ def in_parts(calls: CallGroup) -> None:
 
 
 def miscounted(calls: CallGroup) -> None:
-    """Three calls of the hub's own methods in one frame, which names two operations: these mean nothing."""
+    """Three calls of built-in methods in one frame that names two operations; the operation ids are invalid."""
     groups = len(calls) // 3
     calls = calls.select(np.arange(3 * groups))
     lead = np.repeat(np.arange(groups) * 3, 3)

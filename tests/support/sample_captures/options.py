@@ -1,4 +1,4 @@
-"""What a made-up capture should be like."""
+"""Options of a synthetic capture."""
 
 from dataclasses import dataclass
 from typing import Final
@@ -8,33 +8,33 @@ TEXTS: Final = ENCODINGS[:4]
 SECOND: Final = 1_000_000_000
 DAY: Final = 86_400 * SECOND
 _START: Final = 1_772_530_200 * SECOND
-"""Some morning, half past nine in UTC."""
+"""2026-03-03 09:30 UTC."""
 
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """One capture: equal options give equal bytes."""
+    """Options of one capture; equal options give equal bytes."""
 
     frames: int
-    """How many records there are, marks included."""
+    """Number of records, marks included."""
     seed: int = 1
     run: str = "sample"
     ops: bool = True
-    """Whether frames tell the operation that they belong to; captures made elsewhere do not."""
+    """Whether records carry operation ids; captures of other tools do not."""
     encodings: tuple[str, ...] = ENCODINGS
     plain: bool = False
-    """Calls alone, with all their endings and repeats: no topics, oddities, strangers or noise."""
+    """Only calls with their outcomes and retransmissions: no topics, rare scenarios, visitors or noise."""
     segment: int = 250_000
-    """Records in one file."""
+    """Records per segment file."""
     start: int = _START
     span: float | None = None
-    """Seconds from first to last; so many that 5,000 frames come in each, if not said."""
+    """Seconds from the first to the last record; by default 5,000 frames per second, at least 300 s."""
     block: int = 1_000_000
-    """Records that are thought out at a time."""
+    """Records that are planned at a time."""
     disorder: int = 2_000_000
-    """How many nanoseconds the time of a record may be behind its place in the order of `seq`."""
+    """Limit in nanoseconds by which the time of a record is behind its place in the order of `seq`."""
 
     @property
     def seconds(self) -> float:
-        """How long it takes."""
+        """Duration of the capture in seconds."""
         return self.span if self.span is not None else max(300.0, self.frames / 5000)

@@ -1,13 +1,13 @@
-"""Calls that go the same way, many at once: what is said about them on each leg."""
+"""A group of calls with the same course, and the planned messages of each leg."""
 
 from dataclasses import dataclass
 from typing import Any, Final
 
 import numpy as np
 
-from fiveways.pipeline.sample.options import ENCODINGS
-from fiveways.pipeline.sample.script import CALL_OP, CALLEE, CALLER, Column, LineKind, Script
-from fiveways.pipeline.sample.world import World
+from tests.support.sample_captures.options import ENCODINGS
+from tests.support.sample_captures.script import CALL_OP, CALLEE, CALLER, Column, LineKind, Script
+from tests.support.sample_captures.world import World
 
 NQ: Final = ENCODINGS.index("nq")
 LRPM: Final = (ENCODINGS.index("lrpm-json"), ENCODINGS.index("lrpm-cbor"))
@@ -19,7 +19,7 @@ MILLI: Final = 1_000_000
 
 @dataclass
 class CallGroup:
-    """Some calls of a kind: who calls whom, what, and when."""
+    """Calls of one scenario: participants, method, times and ids, one array entry per call."""
 
     script: Script
     world: World
@@ -29,43 +29,43 @@ class CallGroup:
     callee: Column
     method: Column
     num: Column
-    """Its id on the caller's leg; on the callee's it is another."""
+    """The request id on the caller's leg; the callee's leg uses `hub_num`."""
     duration: Column
-    """How long the callee takes."""
+    """Nanoseconds that the callee takes."""
     odd: Column
 
     def select(self, chosen: Column) -> "CallGroup":
-        """Return some of them."""
+        """Return a subset of the calls, chosen by a boolean mask or by row numbers."""
         rows = np.flatnonzero(chosen) if chosen.dtype == np.bool_ else chosen
-        each = (self.call, self.at, self.caller, self.callee, self.method, self.num, self.duration, self.odd)
-        return CallGroup(self.script, self.world, *(column[rows] for column in each))
+        columns = (self.call, self.at, self.caller, self.callee, self.method, self.num, self.duration, self.odd)
+        return CallGroup(self.script, self.world, *(column[rows] for column in columns))
 
     def __len__(self) -> int:
         return len(self.call)
 
     def random_delay(self, low: float, high: float) -> Column:
-        """Return some time for each, between two numbers of microseconds."""
+        """Return a random delay in nanoseconds for each call, between two numbers of microseconds."""
         return (self.script.rng.uniform(low, high, len(self)) * _MICRO).astype(np.int64)
 
     @property
     def caller_protocol(self) -> Column:
-        """Numbers of protocols."""
+        """Protocol numbers of the callers."""
         return self.world.protocol_of(self.caller)
 
     @property
     def callee_protocol(self) -> Column:
-        """Numbers of protocols."""
+        """Protocol numbers of the callees."""
         return self.world.protocol_of(self.callee)
 
-    # What is said on each leg. `at` is when; all of it carries the operation.
+    # Messages on each leg at the time `at`. All of them carry the operation id.
 
     def send_request(self, at: Column, **more: Any) -> None:  # noqa: ANN401
-        """The caller asks."""
-        given: dict[str, Any] = {"session": self.caller, "odd": self.odd, "detail": 0, **more}
-        self.add_lines(LineKind.CALL, at, CALLER, out=False, num=self.num, **given)
+        """Plan the caller's request."""
+        columns: dict[str, Any] = {"session": self.caller, "odd": self.odd, "detail": 0, **more}
+        self.add_lines(LineKind.CALL, at, CALLER, out=False, num=self.num, **columns)
 
     def forward(self, at: Column, leg: int = CALLEE, callee: Column | None = None, detail: int = 0) -> None:
-        """The hub asks the callee, who accepts it if it speaks NQ."""
+        """Plan the request from the hub to the callee; an NQ callee accepts it."""
         callee = self.callee if callee is None else callee
         num = self.hub_num(leg)
         self.add_lines(LineKind.CALL, at, leg, out=True, num=num, session=callee, detail=detail)
@@ -78,7 +78,7 @@ class CallGroup:
     def return_answer(
         self, at: Column, what: LineKind, leg: int = CALLEE, callee: Column | None = None, **more: object
     ) -> None:
-        """The callee answers, and if it speaks NQ the hub acknowledges."""
+        """Plan the callee's response; the hub acknowledges it in NQ."""
         callee = self.callee if callee is None else callee
         num = self.hub_num(leg)
         self.add_lines(what, at, leg, out=False, num=num, session=callee, **more)
@@ -89,7 +89,7 @@ class CallGroup:
     def answer(
         self, at: Column, what: LineKind, *, session: Column | None = None, acked: bool = True, **more: object
     ) -> None:
-        """The hub answers, and if the caller speaks NQ it acknowledges."""
+        """Plan the hub's response to the caller; an NQ caller acknowledges it."""
         session = self.caller if session is None else session
         self.add_lines(what, at, CALLER, out=True, num=self.num, session=session, **more)
         if acked:
@@ -100,14 +100,14 @@ class CallGroup:
             )
 
     def accept(self, at: Column, *, session: Column | None = None) -> None:
-        """The hub has it, and tells those who speak NQ."""
+        """Plan the hub's acceptance, which only NQ callers receive."""
         nq = np.flatnonzero(self.caller_protocol == NQ)
         some = self.select(nq)
         link = some.caller if session is None else session[nq]
         some.add_lines(LineKind.ACCEPTED, at[nq], CALLER, out=True, num=some.num, session=link)
 
     def hub_num(self, leg: int) -> Column:
-        """Return the ids that the hub gives them on a callee's leg."""
+        """Return the request ids that the hub uses on a callee's leg."""
         return self.call * 4 + leg
 
     def add_lines(
@@ -121,7 +121,7 @@ class CallGroup:
         session: Column,
         **more: Any,  # noqa: ANN401
     ) -> None:
-        """Say something about each of them; `more` are further columns of the plan."""
+        """Plan one message per call; `more` sets further columns of the plan."""
         self.script.add(
             what,
             at,
@@ -135,7 +135,7 @@ class CallGroup:
         )
 
     def request_and_forward(self, detail: int = 0) -> tuple[Column, Column]:
-        """Ask, accept and forward; return when it was forwarded and when the callee will be done."""
+        """Plan request, acceptance and forwarding; return the times of forwarding and of the callee's end."""
         self.send_request(self.at, detail=detail)
         self.accept(self.at + self.random_delay(10, 30))
         forwarded = self.at + self.random_delay(35, 200)
@@ -143,15 +143,15 @@ class CallGroup:
         return forwarded, forwarded + self.random_delay(205, 300) + self.duration
 
     def send_part(self, at: Column, nth: int, takes_parts: Column) -> None:
-        """The callee gives one element, and the hub passes it on to those who take them one by one."""
+        """Plan one element of a streamed result, and its copy to callers that take parts."""
         self.add_lines(LineKind.PART, at, CALLEE, out=False, num=self.hub_num(CALLEE), session=self.callee, nth=nth)
         some = self.select(takes_parts)
         later = at[takes_parts] + some.random_delay(10, 20)
         some.add_lines(LineKind.PART, later, CALLER, out=True, num=some.num, session=some.caller, nth=nth)
 
     def end_stream(self, at: Column, what: LineKind, nth: Column, takes_parts: Column) -> None:
-        """The callee ends a streamed answer; who does not take parts gets all in one."""
+        """Plan the end of a streamed result; callers that do not take parts receive one array."""
         self.return_answer(at, what, nth=nth)
-        for which, said in ((takes_parts, what), (~takes_parts, LineKind.RESULT)):
+        for which, kind in ((takes_parts, what), (~takes_parts, LineKind.RESULT)):
             some = self.select(which)
-            some.answer(at[which] + some.random_delay(10, 100), said, nth=nth[which])
+            some.answer(at[which] + some.random_delay(10, 100), kind, nth=nth[which])

@@ -1,4 +1,4 @@
-"""Writes a capture: segments of a journal, and beside them the tables that a right reading of it must give."""
+"""Writer of a synthetic capture: journal segments, and the tables that a correct pipeline run produces from them."""
 
 import json
 from collections.abc import Iterator
@@ -12,15 +12,15 @@ import pyarrow.parquet as pq
 
 from fiveways.journal.schema import SCHEMA
 from fiveways.pipeline import spark_schemas
-from fiveways.pipeline.sample import noise, traffic_block
-from fiveways.pipeline.sample.encoder_input import written_id
-from fiveways.pipeline.sample.expected_tables import DELIVERIES, ExpectedTables, utc_dates
-from fiveways.pipeline.sample.frames import Frames, encode_frames
-from fiveways.pipeline.sample.options import ENCODINGS, SECOND, Options
-from fiveways.pipeline.sample.script import NO_SESSION, Column, LineKind, Script
-from fiveways.pipeline.sample.session_counts import SessionCounts
-from fiveways.pipeline.sample.vocabulary import FAILURES
-from fiveways.pipeline.sample.world import World
+from tests.support.sample_captures import noise, traffic_block
+from tests.support.sample_captures.encoder_input import written_id
+from tests.support.sample_captures.expected_tables import DELIVERIES, ExpectedTables, utc_dates
+from tests.support.sample_captures.frames import Frames, encode_frames
+from tests.support.sample_captures.options import ENCODINGS, SECOND, Options
+from tests.support.sample_captures.script import NO_SESSION, Column, LineKind, Script
+from tests.support.sample_captures.session_counts import SessionCounts
+from tests.support.sample_captures.vocabulary import FAILURES
+from tests.support.sample_captures.world import World
 
 _HIDDEN: Final = ("_orphan", "_unread", "_id", "_target", "_status")
 _TABLES: Final = {
@@ -31,12 +31,12 @@ _TABLES: Final = {
     "sessions": spark_schemas.to_arrow(spark_schemas.SESSIONS),
 }
 _QUARANTINE_PAYLOAD_BYTES: Final = 256
-"""Bytes of an unreadable frame that are shown."""
+"""Bytes of an unreadable frame that the table quarantine shows."""
 
 
 @dataclass
 class Capture:
-    """A capture in the making. `folder` gets the segments, `truth` one Parquet file for each table."""
+    """A capture being written: `folder` receives the segments, `truth` one Parquet file per table."""
 
     folder: Path
     truth: Path
@@ -44,7 +44,7 @@ class Capture:
     counts: dict[str, int] = field(default_factory=dict)
 
     def write(self) -> dict[str, int]:
-        """Write everything; return how many rows each table has."""
+        """Write everything; return the number of rows of each table."""
         self.folder.mkdir(parents=True, exist_ok=True)
         self.truth.mkdir(parents=True, exist_ok=True)
         self._segment, self._seq = 0, 0
@@ -53,10 +53,10 @@ class Capture:
         self._world = World(self.options.encodings, self.options.run)
         self._writers = {name: pq.ParquetWriter(self.truth / f"{name}.parquet", kept) for name, kept in _TABLES.items()}
         try:
-            for table in self._ordered():
-                self._emit(table)
+            for table in self._records_in_order():
+                self._number_and_write(table)
             self._flush(everything=True)
-            self._keep("sessions", self._tally.sessions(self._world, self.options.run))
+            self._append_rows("sessions", self._tally.sessions(self._world, self.options.run))
         finally:
             for writer in self._writers.values():
                 writer.close()
@@ -64,12 +64,12 @@ class Capture:
         (self.truth / "counts.json").write_text(json.dumps(self.counts, indent=1), encoding="utf-8")
         return self.counts
 
-    def _keep(self, name: str, table: pa.Table) -> None:
+    def _append_rows(self, name: str, table: pa.Table) -> None:
         self.counts[name] = self.counts.get(name, 0) + table.num_rows
         self._writers[name].write_table(table)
 
-    def _ordered(self) -> Iterator[pa.Table]:
-        """Yield records in the order of their numbers: what ends after its stretch waits for the next."""
+    def _records_in_order(self) -> Iterator[pa.Table]:
+        """Yield records in the order of `seq`; records after the end of a block wait for the next block."""
         options = self.options
         begin, end = options.start + SECOND, options.start + int(options.seconds * SECOND)
         left, call, carried = options.frames, 0, None
@@ -80,9 +80,9 @@ class Capture:
             left -= count
             rng = np.random.default_rng([options.seed, number])
             script = Script(rng, call, options.ops)
-            self._plan(script, number, bounds, count, last=number == blocks - 1)
+            self._plan_block(script, number, bounds, count, last=number == blocks - 1)
             call += script.calls
-            table = self._written(script, rng)
+            table = self._encode_block(script, rng)
             table = table if carried is None else pa.concat_tables([carried, table])
             order = table["_order"].to_numpy()
             until = bounds[number + 1] if number < blocks - 1 else np.iinfo(np.int64).max
@@ -91,8 +91,8 @@ class Capture:
             carried = table.take(pa.array(rows[cut:]))
             yield table.take(pa.array(rows[:cut])).drop_columns("_order")
 
-    def _plan(self, script: Script, number: int, bounds: list[int], frames: int, *, last: bool) -> None:
-        """Think of so many records."""
+    def _plan_block(self, script: Script, number: int, bounds: list[int], frames: int, *, last: bool) -> None:
+        """Plan the given number of frames."""
         since, until = bounds[number], bounds[number + 1]
         world = self._world
         if number == 0:
@@ -110,20 +110,23 @@ class Capture:
         noise.pings(script, world, times, answered=True)
         noise.pings(script, world, np.full(spare % 2, since), answered=False)
 
-    def _written(self, script: Script, rng: np.random.Generator) -> pa.Table:
-        """Write a script, and tell its truth; what needs the record's number is kept in hidden columns."""
+    def _encode_block(self, script: Script, rng: np.random.Generator) -> pa.Table:
+        """Encode a script and add its rows to the expected tables.
+
+        Facts that need the record number are kept in hidden columns.
+        """
         lines = script.lines()
         lines["order"] = at = lines["at"]
         is_behind = (rng.random(len(at)) < 0.1) & (lines["frame"] == NO_SESSION)
         lines["at"] = at - np.where(is_behind, rng.integers(0, self.options.disorder + 1, len(at)), 0)
         frames = encode_frames(lines, self._world, self.options, rng)
         truth = ExpectedTables(lines, frames.sizes, self._world, self.options, script.first_call, script.calls)
-        self._keep("calls", truth.calls())
-        self._keep("deliveries", truth.deliveries(frames.queued))
+        self._append_rows("calls", truth.calls())
+        self._append_rows("deliveries", truth.deliveries(frames.queued))
         self._tally.add(lines, frames, len(self._world.names))
-        return self._tagged(lines, frames)
+        return self._with_hidden_columns(lines, frames)
 
-    def _tagged(self, lines: dict[str, Column], frames: Frames) -> pa.Table:
+    def _with_hidden_columns(self, lines: dict[str, Column], frames: Frames) -> pa.Table:
         rows = {name: column[frames.line] for name, column in lines.items()}
         at = rows["at"]
         table = frames.table.append_column("_order", pa.array(rows["order"]))
@@ -143,13 +146,13 @@ class Capture:
             table = table.append_column(name, pa.array(column, kind))
         return table
 
-    def _emit(self, table: pa.Table) -> None:
-        """Number records, tell the truth of those that go astray, and write what fills a segment."""
+    def _number_and_write(self, table: pa.Table) -> None:
+        """Assign record numbers, add orphans and unreadable frames to the expected tables, and write full segments."""
         seq = np.arange(self._seq, self._seq + table.num_rows)
         self._seq += table.num_rows
         table = table.append_column("seq", pa.array(seq))
-        self._keep("orphans", _orphans(table.filter(table["_orphan"])))
-        self._keep("quarantine", _quarantine(table.filter(table["_unread"])))
+        self._append_rows("orphans", _orphans(table.filter(table["_orphan"])))
+        self._append_rows("quarantine", _quarantine(table.filter(table["_unread"])))
         self._pending.append(table.select(SCHEMA.names).cast(SCHEMA))
         self._flush(everything=False)
 
@@ -180,10 +183,10 @@ def _orphans(table: pa.Table) -> pa.Table:
 def _quarantine(table: pa.Table) -> pa.Table:
     payloads = table["payload"].to_pylist()
     whole = table["size"].to_pylist()
-    hexadecimal = [None if each is None else each[:_QUARANTINE_PAYLOAD_BYTES].hex() for each in payloads]
+    hexadecimal = [None if payload is None else payload[:_QUARANTINE_PAYLOAD_BYTES].hex() for payload in payloads]
     reasons = [
-        "payload left out" if each is None else "payload cut" if len(each) < size else None
-        for each, size in zip(payloads, whole, strict=True)
+        "payload left out" if payload is None else "payload cut" if len(payload) < size else None
+        for payload, size in zip(payloads, whole, strict=True)
     ]
     schema = _TABLES["quarantine"]
     columns = {"payload": pa.array(hexadecimal, pa.string()), "reason": pa.array(reasons, pa.string())}
@@ -191,5 +194,5 @@ def _quarantine(table: pa.Table) -> pa.Table:
 
 
 def generate(folder: str | Path, truth: str | Path, options: Options) -> dict[str, int]:
-    """Write a capture into `folder` and its truth into `truth`; return how many rows each table has."""
+    """Write a capture into `folder` and its expected tables into `truth`; return the number of rows of each table."""
     return Capture(Path(folder), Path(truth), options).write()

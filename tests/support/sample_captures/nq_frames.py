@@ -1,4 +1,4 @@
-"""The frames of NQ, and those that hold several messages."""
+"""Encoders of NQ frames, also of frames with several messages."""
 
 import json
 from typing import Final
@@ -8,27 +8,27 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from fiveways.errors import Reason
-from fiveways.pipeline.sample.byte_columns import choose_rows, concat_rows
-from fiveways.pipeline.sample.encoder_input import ProtocolLines
-from fiveways.pipeline.sample.script import Column, LineKind
-from fiveways.pipeline.sample.text_frames import PROGRESS_TEXT, Writer, choose_variant
-from fiveways.pipeline.sample.vocabulary import FAILURES, NQ_CODES, OWN_ERR, FailureCase
+from tests.support.sample_captures.byte_columns import choose_rows, concat_rows
+from tests.support.sample_captures.encoder_input import ProtocolLines
+from tests.support.sample_captures.script import Column, LineKind
+from tests.support.sample_captures.text_frames import PROGRESS_TEXT, Writer, choose_variant
+from tests.support.sample_captures.vocabulary import FAILURES, NQ_CODES, OWN_ERR, FailureCase
 
 _CANCELS: Final = b',"e":{"type":"local","fatal":true,"err":"cancelled"}}'
 
 
 def _call(lines: ProtocolLines) -> pa.BinaryArray:
     name, number, body = lines.method, lines.id, lines.body
-    plain = concat_rows(b'{"t":"', name, b'","r":"', number, b'","d":', body, b"}")
+    canonical = concat_rows(b'{"t":"', name, b'","r":"', number, b'","d":', body, b"}")
     if not lines["odd"].any():
-        return plain
-    turned = concat_rows(b'{"r":"', number, b'","d":', body, b',"t":"', name, b'","traceparent":"00-ab-cd-01"}')
-    wide = concat_rows(b'{ "t" : "', name, b'", "r" : "', number, b'", "d" : ', body, b" }")
+        return canonical
+    reordered = concat_rows(b'{"r":"', number, b'","d":', body, b',"t":"', name, b'","traceparent":"00-ab-cd-01"}')
+    spaced = concat_rows(b'{ "t" : "', name, b'", "r" : "', number, b'", "d" : ', body, b" }")
     as_number = concat_rows(b'{"t":"', name, b'","r":', number, b',"d":', body, b"}")
-    return choose_variant(lines, plain, turned, wide, as_number)
+    return choose_variant(lines, canonical, reordered, spaced, as_number)
 
 
-def _back(lines: ProtocolLines) -> tuple[bytes | pa.BinaryArray, ...]:
+def _response_start(lines: ProtocolLines) -> tuple[bytes | pa.BinaryArray, ...]:
     return b'{"a":"', lines.backchannel, b'","i":"', lines.id, b'"'
 
 
@@ -67,18 +67,25 @@ NQ: Final[dict[LineKind, Writer]] = {
         choose_rows(["", ',"f":0'], lines["odd"]),
         b"}",
     ),
-    LineKind.RESULT: lambda lines: concat_rows(*_back(lines), b',"d":', lines.body, b"}"),
+    LineKind.RESULT: lambda lines: concat_rows(*_response_start(lines), b',"d":', lines.body, b"}"),
     LineKind.FAILURE: lambda lines: concat_rows(
-        *_back(lines), b',"e":', choose_rows([_error(each) for each in FAILURES], lines["detail"]), b"}"
+        *_response_start(lines), b',"e":', choose_rows([_error(failure) for failure in FAILURES], lines["detail"]), b"}"
     ),
-    LineKind.ACCEPTED: lambda lines: concat_rows(*_back(lines), b"}"),
+    LineKind.ACCEPTED: lambda lines: concat_rows(*_response_start(lines), b"}"),
     LineKind.ACK: lambda lines: concat_rows(b'{"i":"', lines.backchannel, b'"}'),
     LineKind.NOTE: lambda lines: concat_rows(
-        *_back(lines), b',"e":{"type":"note","fatal":false,"note":"half","text":"', PROGRESS_TEXT.encode(), b'"}}'
+        *_response_start(lines),
+        b',"e":{"type":"note","fatal":false,"note":"half","text":"',
+        PROGRESS_TEXT.encode(),
+        b'"}}',
     ),
-    LineKind.PART: lambda lines: concat_rows(*_back(lines), b',"d":', lines.body, b',"n":', lines["nth"], b"}"),
-    LineKind.LAST: lambda lines: concat_rows(*_back(lines), b',"d":', lines.body, b',"n":', lines["nth"], b',"f":0}'),
-    LineKind.END: lambda lines: concat_rows(*_back(lines), b',"n":', lines["nth"], b',"f":0}'),
+    LineKind.PART: lambda lines: concat_rows(
+        *_response_start(lines), b',"d":', lines.body, b',"n":', lines["nth"], b"}"
+    ),
+    LineKind.LAST: lambda lines: concat_rows(
+        *_response_start(lines), b',"d":', lines.body, b',"n":', lines["nth"], b',"f":0}'
+    ),
+    LineKind.END: lambda lines: concat_rows(*_response_start(lines), b',"n":', lines["nth"], b',"f":0}'),
     LineKind.CANCEL: _cancel,
     LineKind.PUBLISH: lambda lines: concat_rows(
         b'{"t":"hub-publish","r":"', lines.id, b'","d":{"topic":', lines.quoted_topic(), b',"data":', lines.body, b"}}"
@@ -93,10 +100,10 @@ NQ: Final[dict[LineKind, Writer]] = {
 
 
 def batch_messages(payloads: pa.BinaryArray, frames: Column) -> tuple[pa.BinaryArray, Column]:
-    """Put messages with the same frame number, which are neighbours, into one array.
+    """Join adjacent messages with the same frame number into one array.
 
     Returns:
-        The payloads, and for each the place of its first message.
+        The payloads, and for each the index of its first message.
     """
     first = np.flatnonzero(np.concatenate([[True], frames[1:] != frames[:-1]]))
     offsets = pa.array(np.concatenate([first, [len(frames)]]).astype(np.int32))

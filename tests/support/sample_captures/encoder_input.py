@@ -1,4 +1,4 @@
-"""Lines of one sort in one protocol, and what all encoders need to know of them."""
+"""Input of the frame encoders: plan lines of one kind and protocol."""
 
 import json
 from dataclasses import dataclass
@@ -9,19 +9,19 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from fiveways.model import topics
-from fiveways.pipeline.sample.byte_columns import SMALLEST_36, base36, choose_rows, concat_rows, decimal
-from fiveways.pipeline.sample.script import Column
-from fiveways.pipeline.sample.vocabulary import BODIES, METHODS, NUMBER_PLACEHOLDER, TOPICS
+from tests.support.sample_captures.byte_columns import SMALLEST_36, base36, choose_rows, concat_rows, decimal
+from tests.support.sample_captures.script import Column
+from tests.support.sample_captures.vocabulary import BODIES, METHODS, NUMBER_PLACEHOLDER, TOPICS
 
 STREAM, PROGRESS, TIMEOUT = 1, 2, 4
-"""What a call may ask for; its `detail` is their sum."""
+"""Features that a call may request; its `detail` is their sum."""
 _SPREAD = 0x9E3779B97F4A7C15
 _STYLES = {"umq": topics.UMQ, "umq36": topics.UMQ, "nq": topics.NQ, "mqtt-rpc": topics.MQTT}
 
 
 @dataclass
 class ProtocolLines:
-    """The columns of the plan, for lines that are written alike."""
+    """Plan columns of lines of one kind in one protocol."""
 
     protocol: str
     columns: dict[str, Column]
@@ -34,17 +34,17 @@ class ProtocolLines:
 
     @property
     def id(self) -> pa.BinaryArray:
-        """The id as the protocol writes it, but for CBOR and protobuf."""
+        """The id as the protocol writes it; not for CBOR and protobuf."""
         return written_id(self.protocol, self["num"])
 
     @property
     def backchannel(self) -> pa.BinaryArray:
-        """NQ's `a`."""
+        """The key `a` of NQ."""
         return concat_rows(b"b", self["aux"])
 
     @property
     def method(self) -> pa.BinaryArray:
-        """The method as the protocol writes it."""
+        """The method name as the protocol writes it."""
         return choose_rows([method.written(self.protocol) for method in METHODS], self["method"])
 
     @property
@@ -54,19 +54,19 @@ class ProtocolLines:
 
     @cached_property
     def digits(self) -> pa.BinaryArray:
-        """The number in the body; nothing where the body has none."""
-        has_number = np.array([NUMBER_PLACEHOLDER in each for each in BODIES])[self["body"]]
+        """The number in the body; empty if the body has none."""
+        has_number = np.array([NUMBER_PLACEHOLDER in body for body in BODIES])[self["body"]]
         return pc.if_else(pa.array(has_number), decimal(self["number"]), pa.scalar(b"", pa.binary()))
 
     @cached_property
     def body(self) -> pa.BinaryArray:
         """The body as JSON."""
-        before, _, after = zip(*(each.partition(NUMBER_PLACEHOLDER) for each in BODIES), strict=True)
+        before, _, after = zip(*(body.partition(NUMBER_PLACEHOLDER) for body in BODIES), strict=True)
         return concat_rows(choose_rows(before, self["body"]), self.digits, choose_rows(after, self["body"]))
 
     def quoted_topic(self) -> pa.BinaryArray:
-        """The topic as JSON."""
-        return choose_rows([json.dumps(each) for each in written_topics(self.protocol)], self["detail"])
+        """Return the topic as JSON."""
+        return choose_rows([json.dumps(topic) for topic in written_topics(self.protocol)], self["detail"])
 
 
 @lru_cache
@@ -76,7 +76,7 @@ def written_topics(protocol: str) -> tuple[str, ...]:
 
 
 def correlation(num: Column) -> Column:
-    """Return MQTT's ids: they look like chance, and differ where the numbers do."""
+    """Return MQTT correlation ids: they look random and are unique for unique numbers."""
     return num.astype(np.uint64) * np.uint64(_SPREAD) ^ np.uint64(0x5DEECE66D)
 
 

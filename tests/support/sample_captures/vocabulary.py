@@ -1,4 +1,4 @@
-"""What is talked about: methods, topics, bodies, and the ways in which a call can fail, as protocols write them."""
+"""Names and bodies of the sample traffic: methods, topics, and failures as each protocol encodes them."""
 
 from dataclasses import dataclass
 from typing import Final
@@ -7,7 +7,7 @@ from fiveways.errors import Execution, Reason
 from fiveways.model import names, topics
 
 NUMBER_PLACEHOLDER: Final = "@@@@@@"
-"""Stands in a body for a number, which always has six digits, so that lengths are known beforehand."""
+"""Placeholder for a number in a body. The number always has six digits, so lengths are constant."""
 
 BODIES: Final = (
     '{"account":@@@@@@,"amount":12.5}',
@@ -20,7 +20,7 @@ BODIES: Final = (
     '{"note":"' + "so it goes, " * 30 + '","n":@@@@@@}',
 )
 
-_OFFERED: Final = {
+_METHODS_BY_SERVICE: Final = {
     "Account": ("getBalance", "transfer", "close", "listEntries", "getOwner", "freeze"),
     "Stock": ("listTrades", "quote", "buy", "sell", "history", "watch"),
     "Mail": ("send", "search", "markRead", "getHTTPHeaders", "archive", "count"),
@@ -34,7 +34,7 @@ _OFFERED: Final = {
 
 @dataclass(frozen=True, slots=True)
 class Method:
-    """A method, as the hub knows it and as it is written."""
+    """A method: its folded name and its form in each protocol."""
 
     folded: str
     umq: str
@@ -45,7 +45,7 @@ class Method:
     nq: str
 
     def written(self, protocol: str) -> str:
-        """Return how the protocol writes it, MQTT left aside."""
+        """Return the name as the protocol writes it (not for MQTT)."""
         return {"umq": self.umq, "umq36": self.umq36, "nq": self.nq}.get(protocol, self.lrpm)
 
 
@@ -58,7 +58,7 @@ def _builtin_method(name: str) -> Method:
     return Method(f"hub.{name}", f"hub:{name}", f"hub.{name}", f"hub.{name}", "/hub", name, f"hub-{name}")
 
 
-SERVED: Final = tuple(_served_method(space, name) for space, each in _OFFERED.items() for name in each)
+SERVED: Final = tuple(_served_method(space, name) for space, methods in _METHODS_BY_SERVICE.items() for name in methods)
 BUILTINS: Final = tuple(map(_builtin_method, ("ping", "echo", "time", "stats", "publish", "register", "subscribe")))
 UNKNOWN_METHODS: Final = tuple(_served_method("Nowhere", name) for name in ("doIt", "findMe", "wasHere"))
 METHODS: Final = (*SERVED, *BUILTINS, *UNKNOWN_METHODS)
@@ -80,21 +80,21 @@ TOPICS: Final[tuple[topics.Topic, ...]] = (
 
 @dataclass(frozen=True, slots=True)
 class FailureCase:
-    """One way to fail: its row in the table of failures, and whether the method found words of its own."""
+    """A failure: its reason, and whether the method gave an error text of its own."""
 
     reason: Reason
     is_application_error: bool = False
 
     @property
     def status(self) -> str:
-        """What the caller knows."""
+        """The outcome that the caller sees."""
         if self.reason.execution is Execution.NO:
             return "not_executed"
         return "failed" if self.reason is Reason.RAISED else self.reason.value
 
     @property
     def text(self) -> str:
-        """What is said about it."""
+        """The error text."""
         return "Sold out: come back later" if self.is_application_error else self.reason.text
 
 
@@ -108,7 +108,7 @@ REFUSALS: Final = tuple(
 )
 """Failures of calls that are never forwarded."""
 
-# The table of failures, as DESIGN has it: UMQ, UMQ36, LRPM, MQTT's code and tag, NQ. What has no word has none here.
+# Codes of each failure: UMQ, UMQ36, LRPM, MQTT code and tag, NQ. An empty string stands for no code.
 _FAILURE_CODES: Final[dict[Reason, tuple[int, int, str, int, str, str]]] = {
     Reason.NO_SUCH_METHOD: (7, 7, "hub.err.no_such_procedure", 404, "hub.no_such_method", "notarget"),
     Reason.NO_SUCH_CALLBACK: (8, 2, "hub.err.no_such_callback", 404, "hub.no_such_callback", "nocallback"),
@@ -130,26 +130,26 @@ OWN_URI, OWN_NUMBER, OWN_TAG, OWN_ERR = "shop.err.sold_out", 422, "sold_out", "s
 
 
 def lrpm_uri(failed: FailureCase) -> str:
-    """Return LRPM's name of a failure."""
+    """Return the LRPM URI of a failure."""
     return OWN_URI if failed.is_application_error else _FAILURE_CODES[failed.reason][2]
 
 
 def mqtt_tag(failed: FailureCase) -> str:
-    """Return MQTT's tag of a failure."""
+    """Return the MQTT tag of a failure."""
     return OWN_TAG if failed.is_application_error else _FAILURE_CODES[failed.reason][4]
 
 
 def wire_code(failed: FailureCase, protocol: str) -> str | None:
-    """Return the code that stands on the wire; None where there is none, as in a method's own words."""
-    reason, own = failed.reason, failed.is_application_error
+    """Return the code on the wire; None if there is none, as for application errors in UMQ."""
+    reason, is_own = failed.reason, failed.is_application_error
     match protocol:
         case "umq":
-            return None if own else str(UMQ_CODES[reason])
+            return None if is_own else str(UMQ_CODES[reason])
         case "umq36":
-            return None if own else str(UMQ36_CODES[reason])
+            return None if is_own else str(UMQ36_CODES[reason])
         case "nq":
-            return OWN_ERR if own else NQ_CODES[reason] or None
+            return OWN_ERR if is_own else NQ_CODES[reason] or None
         case "mqtt-rpc":
-            return str(OWN_NUMBER if own else MQTT_CODES[reason])
+            return str(OWN_NUMBER if is_own else MQTT_CODES[reason])
         case _:
             return lrpm_uri(failed)

@@ -1,24 +1,24 @@
-"""What should not happen: frames that nobody can read, answers that nobody asked for; and visitors, who may."""
+"""Traffic beside the scenarios: unreadable frames, orphaned responses, short-lived sessions and pings."""
 
 from typing import Final
 
 import numpy as np
 
 from fiveways.errors import Reason
-from fiveways.pipeline.sample.calls import CallGroup
-from fiveways.pipeline.sample.options import ENCODINGS
-from fiveways.pipeline.sample.scenarios import built_in
-from fiveways.pipeline.sample.script import CALL_OP, CALLEE, CALLER, NO_OP, Column, LineKind, Script
-from fiveways.pipeline.sample.vocabulary import (
+from tests.support.sample_captures.calls import CallGroup
+from tests.support.sample_captures.options import ENCODINGS
+from tests.support.sample_captures.scenarios import built_in
+from tests.support.sample_captures.script import CALL_OP, CALLEE, CALLER, NO_OP, Column, LineKind, Script
+from tests.support.sample_captures.vocabulary import (
     APPLICATION_FAILURE,
     BY_REASON,
     HUB_REGISTER,
     HUB_SUBSCRIBE,
     PLAIN_BUILTINS,
 )
-from fiveways.pipeline.sample.world import World
+from tests.support.sample_captures.world import World
 
-# Bytes that break the rules of their protocol, and whether they come as text.
+# Payloads that violate their protocol, and whether they are text frames.
 UNREADABLE: Final[dict[str, tuple[tuple[bytes, bool], ...]]] = {
     "umq36": ((b"Q1:what", True), (b"Cabc:[1]", True), (b"no colon", True), (b"C1:\xff\xfe", True), (b"", True)),
     "umq": ((b"Qx\nwhat", True), (b"M\nadd\n1", True), (b"", True), (b"R1\n\xff", True), (b"Axx\nM1\nadd\n", True)),
@@ -47,40 +47,40 @@ UNREADABLE: Final[dict[str, tuple[tuple[bytes, bool], ...]]] = {
 }
 VARIANTS: Final = 5
 PAYLOAD_OMITTED, PAYLOAD_TRUNCATED = VARIANTS, VARIANTS + 1
-"""Two more: a frame whose payload the policy left out, and one of which it left one byte."""
+"""Two more variants: the capture policy omits the payload, or truncates it to one byte."""
 CLOSE_REASONS: Final = ("left", "error", "idle", "going away")
 DENY_REASONS: Final = ("denied", "bad token", "origin")
 DROP_REASON: Final = "full"
 
 
 def unreadable(script: Script, world: World, at: Column) -> None:
-    """Frames that end in quarantine."""
+    """Add frames that end in the table quarantine."""
     session = script.rng.integers(0, world.permanent, len(at))
     detail = script.rng.integers(0, VARIANTS + 2, len(at))
     script.add(LineKind.RAW, at, session=session, detail=detail, out=script.rng.random(len(at)) < 0.2, unread=True)
 
 
 def orphans(script: Script, world: World, at: Column, *, with_ops: bool) -> None:
-    """Answers under ids that were never used, on either leg; some claim an operation that nobody began."""
+    """Add responses with unused ids on either leg; some name an operation that was never started."""
     count = len(at)
     session = script.rng.integers(0, world.permanent, count)
     call = script.operations(count)
     out = call % 2 == 0
-    what = np.where(call % 3 == 0, int(LineKind.FAILURE), int(LineKind.RESULT))
+    kinds = np.where(call % 3 == 0, int(LineKind.FAILURE), int(LineKind.RESULT))
     for kind in (LineKind.RESULT, LineKind.FAILURE):
-        mine = np.flatnonzero(what == kind)
-        claims = np.where(call[mine] % 5 == 0, CALL_OP, NO_OP) if with_ops else NO_OP
-        # A callee's own words on its leg; the hub's about a call that was lost on the caller's.
-        detail = np.where(out[mine], BY_REASON[Reason.DENIED], APPLICATION_FAILURE)
+        rows = np.flatnonzero(kinds == kind)
+        claims = np.where(call[rows] % 5 == 0, CALL_OP, NO_OP) if with_ops else NO_OP
+        # An application error on the callee's leg, an error of the hub on the caller's leg.
+        detail = np.where(out[rows], BY_REASON[Reason.DENIED], APPLICATION_FAILURE)
         script.add(
             kind,
-            at[mine],
-            call=call[mine],
-            leg=np.where(out[mine], CALLER, CALLEE),
-            num=call[mine] * 4,
-            aux=call[mine] * 4,
-            session=session[mine],
-            out=out[mine],
+            at[rows],
+            call=call[rows],
+            leg=np.where(out[rows], CALLER, CALLEE),
+            num=call[rows] * 4,
+            aux=call[rows] * 4,
+            session=session[rows],
+            out=out[rows],
             op=claims,
             orphan=True,
             detail=detail,
@@ -89,36 +89,38 @@ def orphans(script: Script, world: World, at: Column, *, with_ops: bool) -> None
 
 
 def open_permanent_sessions(script: Script, world: World, at: int) -> None:
-    """Those who stay come, say hello, and offer what they have."""
+    """Open the permanent sessions: handshake, registration and subscription."""
     sessions = np.arange(world.permanent, dtype=np.int32)
     opened = at + sessions.astype(np.int64) * 3_000_000
     open_sessions(script, world, sessions, opened)
-    some = np.array([n for n in sessions if ENCODINGS[world.protocols[n]] != "mqtt-rpc"], np.int32)
+    with_handshake = np.array([n for n in sessions if ENCODINGS[world.protocols[n]] != "mqtt-rpc"], np.int32)
     for method, wait in ((HUB_REGISTER, 1_000_000), (HUB_SUBSCRIBE, 1_500_000)):
-        _asked(script, world, some, opened[some] + wait, np.full(len(some), method))
+        _call_builtin(
+            script, world, with_handshake, opened[with_handshake] + wait, np.full(len(with_handshake), method)
+        )
 
 
 def open_sessions(script: Script, world: World, sessions: Column, at: Column) -> None:
-    """Open links, and shake hands where the protocol does."""
+    """Open sessions, with a handshake in the protocols that have one."""
     script.add(LineKind.OPEN, at, session=sessions)
     protocols = world.protocol_of(sessions)
-    for what, wait, silent in (
+    for what, wait, without in (
         (LineKind.HELLO, 100_000, ("nq", "mqtt-rpc")),
         (LineKind.WELCOME, 150_000, ("mqtt-rpc",)),
     ):
-        talking = ~np.isin(protocols, [ENCODINGS.index(each) for each in silent])
+        talking = ~np.isin(protocols, [ENCODINGS.index(each) for each in without])
         script.add(what, at[talking] + wait, session=sessions[talking], out=what is LineKind.WELCOME)
     umqs = np.isin(protocols, [ENCODINGS.index(each) for each in ("umq", "umq36")])
     script.add(LineKind.SET, at[umqs] + 200_000, session=sessions[umqs])
 
 
 def close_sessions(script: Script, sessions: Column, at: Column) -> None:
-    """Close links."""
+    """Close sessions."""
     script.add(LineKind.CLOSE, at, session=sessions, detail=script.rng.integers(0, len(CLOSE_REASONS), len(at)))
 
 
 def visitors(script: Script, world: World, at: Column) -> None:
-    """Links that come for a moment: two calls of the hub's own methods, and off again; one in five is not let in."""
+    """Add short sessions with two calls of built-in methods; admission denies every fifth."""
     protocols = [each for each in world.encodings if each not in {"mqtt-rpc", "nq"}]
     if not protocols:
         return
@@ -132,17 +134,21 @@ def visitors(script: Script, world: World, at: Column) -> None:
     sessions, at = sessions[~denied], at[~denied]
     open_sessions(script, world, sessions, at)
     for wait in (5_000_000, 9_000_000):
-        _asked(script, world, sessions, at + wait, script.rng.choice(PLAIN_BUILTINS, len(at)))
+        _call_builtin(script, world, sessions, at + wait, script.rng.choice(PLAIN_BUILTINS, len(at)))
     stayed = np.arange(len(at)) % 20 == 0
     close_sessions(script, sessions[~stayed], at[~stayed] + 20_000_000)
 
 
 def pings(script: Script, world: World, at: Column, *, answered: bool) -> None:
-    """Calls of the hub's own methods by those who are there anyway."""
-    _asked(script, world, world.choose_callers(len(at), script.rng), at, np.full(len(at), PLAIN_BUILTINS[0]), answered)
+    """Add calls of built-in methods on permanent sessions."""
+    _call_builtin(
+        script, world, world.choose_callers(len(at), script.rng), at, np.full(len(at), PLAIN_BUILTINS[0]), answered
+    )
 
 
-def _asked(script: Script, world: World, sessions: Column, at: Column, method: Column, answered: bool = True) -> None:
+def _call_builtin(
+    script: Script, world: World, sessions: Column, at: Column, method: Column, answered: bool = True
+) -> None:
     call = script.operations(len(at))
     nothing = np.zeros(len(at), np.int64)
     built_in(

@@ -1,4 +1,4 @@
-"""What a right reading of the capture must find, told from the plan alone: nothing here looks at a payload."""
+"""The tables that a correct pipeline run produces, computed from the plan without reading a payload."""
 
 from dataclasses import dataclass
 from typing import Final
@@ -10,11 +10,11 @@ import pyarrow.compute as pc
 from fiveways.errors import Reason
 from fiveways.model import topics
 from fiveways.pipeline import spark_schemas
-from fiveways.pipeline.sample.calls import LRPM, UMQS
-from fiveways.pipeline.sample.options import DAY, ENCODINGS, Options
-from fiveways.pipeline.sample.script import CALLER, FINAL, NO_OP, REQUESTS, TOPIC_OP, WRONG_OP, Column, LineKind
-from fiveways.pipeline.sample.vocabulary import BY_REASON, FAILURES, METHODS, TOPICS, wire_code
-from fiveways.pipeline.sample.world import World
+from tests.support.sample_captures.calls import LRPM, UMQS
+from tests.support.sample_captures.options import DAY, ENCODINGS, Options
+from tests.support.sample_captures.script import CALLER, FINAL, NO_OP, REQUESTS, TOPIC_OP, WRONG_OP, Column, LineKind
+from tests.support.sample_captures.vocabulary import BY_REASON, FAILURES, METHODS, TOPICS, wire_code
+from tests.support.sample_captures.world import World
 
 LEG_COUNT: Final = 3
 _ASKS_TO_PUBLISH: Final = tuple(ENCODINGS.index(each) for each in ("umq", "umq36", "nq"))
@@ -25,38 +25,38 @@ DELIVERIES: Final = pa.schema(
     for field in spark_schemas.to_arrow(spark_schemas.DELIVERIES)
     if field.name not in {"published_seq", "first_seq"}
 )
-"""Columns of the truth: a plan does not know the numbers that its records will have."""
+"""The columns that can be compared: a plan does not know the record numbers."""
 
 
 def utc_dates(at: Column) -> pa.Array:
-    """Return the days, in UTC."""
+    """Return the dates in UTC."""
     return pa.array(np.datetime_as_string((at // DAY).astype("datetime64[D]")), pa.string())
 
 
 @dataclass
 class FirstLines:
-    """For each key the first of some lines, and how many there are."""
+    """For each key, the index of the first matching line and the number of matching lines."""
 
     line: Column
     count: Column
 
     @property
     def missing(self) -> Column:
-        """Where there is none."""
+        """Whether a key has no line."""
         return np.asarray(self.line == NONE)
 
     def take(self, values: Column) -> Column:
-        """Return what stands in the first lines; anything where there is none."""
-        found: Column = values[np.maximum(self.line, 0)]
-        return found
+        """Return the values of the first lines; keys without a line get an arbitrary value."""
+        taken: Column = values[np.maximum(self.line, 0)]
+        return taken
 
     def numbers(self, values: Column) -> pa.Array:
-        """Return what stands in the first lines, as nullable numbers."""
+        """Return the values of the first lines as nullable numbers."""
         return pa.array(self.take(values), mask=self.missing)
 
 
 def first_lines(chosen: Column, key: Column, order: Column, keys: int) -> FirstLines:
-    """Find them by the order in which they are recorded."""
+    """Find the first line of each key, in the order of recording."""
     rows = np.flatnonzero(chosen)
     rows = rows[np.lexsort((order[rows], key[rows]))]
     line = np.full(keys, NONE)
@@ -67,7 +67,7 @@ def first_lines(chosen: Column, key: Column, order: Column, keys: int) -> FirstL
 
 @dataclass
 class ExpectedTables:
-    """The plan of one stretch of time."""
+    """The expected tables of one block of the plan."""
 
     lines: dict[str, Column]
     sizes: Column
@@ -77,7 +77,7 @@ class ExpectedTables:
     calls_planned: int
 
     def calls(self) -> pa.Table:
-        """Return the calls: one row for each operation, or if operations are not told, for each leg."""
+        """Return the table calls: one row per operation, or per leg if the capture has no operation ids."""
         lines, at, order = self.lines, self.lines["at"], self.lines["order"]
         what, leg = lines["what"], lines["leg"]
         mine = (lines["call"] >= 0) & ~lines["orphan"]
@@ -135,14 +135,14 @@ class ExpectedTables:
         return whole.take(pa.array(rows)).cast(schema)
 
     def _is_request(self) -> Column:
-        """Return which lines ask for a method."""
+        """Return a mask of the lines that request a method."""
         what = self.lines["what"]
         asks = np.isin(what, REQUESTS) | ((what == LineKind.CALL_PART) & (self.lines["nth"] == 1))
         protocol = self.world.protocol_of(self.lines["session"])
         return np.asarray(asks | ((what == LineKind.PUBLISH) & np.isin(protocol, _ASKS_TO_PUBLISH)))
 
     def _keys(self) -> tuple[Column, int]:
-        """Return what a call is known by: its operation, or else its operation and leg."""
+        """Return the key of each call: the operation, or the operation and the leg."""
         call = self.lines["call"] - self.first_call
         call = np.where(self.lines["call"] >= 0, call, 0)
         if self.options.ops:
@@ -166,24 +166,24 @@ class ExpectedTables:
         }
 
     def _outcome_messages(self, answered: FirstLines, returned: FirstLines) -> FirstLines:
-        """Return who tells the outcome: the hub, and on a callee's leg by itself the callee."""
+        """Return the lines with the outcome: the hub's response, or on a callee's leg the callee's response."""
         if self.options.ops:
             return answered
         return FirstLines(np.where(answered.missing, returned.line, answered.line), answered.count)
 
     def _outcome(self, answered: FirstLines, stopped: FirstLines) -> dict[str, pa.Array]:
-        """Return how it ended for the caller: what the first final answer says, if there is one."""
+        """Return the outcome columns of the first final response."""
         protocol = self.world.protocol_of(answered.take(self.lines["session"]))
         failed = ~answered.missing & (answered.take(self.lines["what"]) == LineKind.FAILURE)
         detail = answered.take(self.lines["detail"])
         count = len(FAILURES)
-        names = [each.status for each in FAILURES] + ["result", "cancelled", "unanswered"]
+        names = [failure.status for failure in FAILURES] + ["result", "cancelled", "unanswered"]
         silent = np.where(stopped.missing, count + 2, count + 1)
         which = np.where(answered.missing, silent, np.where(failed, detail, count))
-        reasons = [each.reason.value for each in FAILURES]
-        codes = [wire_code(each, name) for name in ENCODINGS for each in FAILURES]
+        reasons = [failure.reason.value for failure in FAILURES]
+        codes = [wire_code(failure, name) for name in ENCODINGS for failure in FAILURES]
         coded = protocol.astype(np.int64) * count + detail
-        # A callee's words in UMQ are its own, whatever they begin with, unless it says that it did not even try.
+        # An error text of a UMQ callee is its own, even if it begins with a number; only its refusals have a code.
         own = np.isin(protocol, UMQS) & ~answered.take(self.lines["out"]) & (detail != BY_REASON[Reason.NO_SUCH_METHOD])
         return {
             "outcome": pa.array(names).take(pa.array(which)),
@@ -192,13 +192,13 @@ class ExpectedTables:
         }
 
     def deliveries(self, queued: Column) -> pa.Table:
-        """Return what became of each publication at each who followed its topic."""
+        """Return the table deliveries: one row per publication and subscriber."""
         lines, at, order = self.lines, self.lines["at"], self.lines["order"]
         event, drop = lines["what"] == LineKind.EVENT, lines["what"] == LineKind.DROP
         rows = np.flatnonzero(event | drop)
         which = np.stack([lines["call"][rows], lines["session"][rows].astype(np.int64)])
         if not self.options.ops:
-            # Nothing says what belongs together: each event stands by itself.
+            # Without operation ids, events cannot be matched: each event is a row.
             which = np.stack([np.arange(len(rows)), which[1]])
         pairs, key_of_row = np.unique(which, axis=1, return_inverse=True)
         key = np.zeros(len(at), np.int64)
@@ -223,24 +223,27 @@ class ExpectedTables:
         return pa.table({name: columns[name] for name in schema.names}).cast(schema)
 
     def _publication(self, event: FirstLines) -> dict[str, pa.Array]:
-        """Return what is known of the publications that were given on."""
+        """Return the columns of the publication of each event."""
         lines, at = self.lines, self.lines["at"]
         line_of = np.zeros(self.calls_planned, np.int64)
         published = np.flatnonzero(lines["what"] == LineKind.PUBLISH)
         line_of[lines["call"][published] - self.first_call] = published
         source = FirstLines(line_of[event.take(lines["call"]) - self.first_call], event.count)
-        who = self._participant_columns("publisher", source)
+        publisher = self._participant_columns("publisher", source)
         return {
             "date": utc_dates(source.take(at)),
             "op": pa.array(np.char.add("p", (event.take(lines["call"]) + 1).astype(str)), pa.string()),
             "topic": pa.array(_CANONICAL).take(pa.array(source.take(lines["detail"]))),
-            "publisher_session": who["publisher_session"],
-            "publisher_protocol": who["publisher_protocol"],
+            "publisher_session": publisher["publisher_session"],
+            "publisher_protocol": publisher["publisher_protocol"],
             "published_at": source.numbers(at),
         }
 
     def _unmatched_publication(self, event: FirstLines) -> dict[str, pa.Array]:
-        """Return the same where nothing ties an event to its publication; those of LRPM, and drops, name the topic."""
+        """Return the same columns for a capture without operation ids.
+
+        Only LRPM events and drops name their topic.
+        """
         lines, count = self.lines, len(event.line)
         protocol = self.world.protocol_of(event.take(lines["session"]))
         named = (event.take(lines["what"]) == LineKind.DROP) | np.isin(protocol, LRPM)
@@ -262,7 +265,7 @@ def _difference(later: FirstLines, earlier: FirstLines, at: Column) -> pa.Array:
 
 
 def _are_negative(durations: pa.Array) -> Column:
-    """Say which durations tell of a clock that was set back."""
+    """Return 1 for each negative duration, which a clock that was set back produces."""
     return np.asarray(pc.fill_null(pc.less(durations, 0), False).to_numpy(zero_copy_only=False), np.int32)
 
 

@@ -1,4 +1,4 @@
-"""The plan of a capture: what everybody says and when, before it has become bytes."""
+"""The plan of a capture: the kind and time of each message, before encoding."""
 
 from dataclasses import dataclass, field
 from enum import IntEnum
@@ -12,7 +12,7 @@ Column: TypeAlias = npt.NDArray[Any]
 
 
 class LineKind(IntEnum):
-    """What one line of the plan says."""
+    """The kind of one line of the plan."""
 
     CALL = 0
     RESULT = 1
@@ -21,8 +21,8 @@ class LineKind(IntEnum):
     ACK = 4
     NOTE = 5
     PART = 6
-    LAST = 7  # the last element of a streamed answer
-    END = 8  # the end of a streamed answer, without an element
+    LAST = 7  # the last element of a streamed result
+    END = 8  # the end of a streamed result, without an element
     CANCEL = 9
     CALL_PART = 10
     PUBLISH = 11
@@ -35,7 +35,7 @@ class LineKind(IntEnum):
     CALLBACK = 18
     CARRIER = 19  # a call that announces an attachment
     ATTACHMENT = 20
-    RAW = 21  # bytes that are no message
+    RAW = 21  # an unreadable payload
     SHOUT = 22  # a call in UMQ36 that names no method
     OPEN = 23
     CLOSE = 24
@@ -49,14 +49,14 @@ MARKS: Final = (LineKind.OPEN, LineKind.CLOSE, LineKind.DROP, LineKind.DENY)
 NO_SESSION: Final = -1
 
 CALLER, CALLEE, SECOND_CALLEE = 0, 1, 2
-"""Legs of a call; the second callee is the one to whom it was given when the first had gone."""
+"""Legs of a call; the second callee takes over after the first disconnected."""
 
 NO_OP, CALL_OP, TOPIC_OP, WRONG_OP = range(4)
-"""The last is for frames whose operations are fewer than their messages, and so mean nothing."""
+"""Operation columns; `WRONG_OP` marks frames with fewer operation ids than messages, which are invalid."""
 
-# Every column of the plan, its type, and what stands there unless something else is said.
+# Columns of the plan: type and default.
 COLUMNS: Final[dict[str, tuple[type, int]]] = {
-    "call": (np.int64, NO_SESSION),  # the operation it belongs to, whether the journal is told or not
+    "call": (np.int64, NO_SESSION),  # the operation, also if the capture omits operation ids
     "leg": (np.int8, CALLER),
     "at": (np.int64, 0),
     "session": (np.int32, 0),
@@ -65,13 +65,13 @@ COLUMNS: Final[dict[str, tuple[type, int]]] = {
     "num": (np.int64, 0),  # the id on the wire
     "aux": (np.int64, 0),  # NQ: the backchannel
     "nth": (np.int32, 0),  # the number of a part
-    "detail": (np.int16, 0),  # which failure, topic, reason or raw bytes
+    "detail": (np.int16, 0),  # index of the failure, topic, reason or raw payload
     "method": (np.int16, NO_SESSION),
     "body": (np.int16, 0),
-    "number": (np.int32, 0),  # what stands in the body
-    "odd": (np.int8, 0),  # written otherwise than usual
+    "number": (np.int32, 0),  # the number inside the body
+    "odd": (np.int8, 0),  # variant of the encoding, 0 is the common one
     "op": (np.int8, NO_OP),
-    "frame": (np.int64, NO_SESSION),  # lines with the same number go in one frame
+    "frame": (np.int64, NO_SESSION),  # lines with the same number share a frame
     "orphan": (np.bool_, 0),
     "unread": (np.bool_, 0),
 }
@@ -79,35 +79,35 @@ COLUMNS: Final[dict[str, tuple[type, int]]] = {
 
 @dataclass
 class Script:
-    """Collects lines; `first_call` is the number of the first operation in it."""
+    """A list of plan lines; `first_call` is the number of its first operation."""
 
     rng: np.random.Generator
     first_call: int
     ops: bool = True
-    """Whether the journal will tell operations."""
+    """Whether the capture has operation ids."""
     calls: int = 0
     frames: int = 0
-    """How many of the frame numbers are taken."""
+    """Number of frame numbers in use."""
     _parts: list[dict[str, Column]] = field(default_factory=list)
 
     def operations(self, count: int) -> Int64Array:
-        """Return numbers for so many more operations."""
+        """Allocate operation numbers."""
         self.calls += count
         return np.arange(self.first_call + self.calls - count, self.first_call + self.calls, dtype=np.int64)
 
     def add(self, what: LineKind, at: Column, **columns: Any) -> None:  # noqa: ANN401  scalars, or arrays as long as `at`
-        """Say the same sort of thing once for each of `at`; columns that are not named have their default."""
+        """Add one line of this kind for each time in `at`; other columns get their default."""
         count = len(at)
         if not count:
             return
-        given = {"what": int(what), "at": at, **columns}
-        if "body" not in given:
-            given["body"] = self.rng.choice(BODY_CHOICE, count)
-        if "number" not in given:
-            given["number"] = self.rng.integers(100_000, 1_000_000, count)
+        values = {"what": int(what), "at": at, **columns}
+        if "body" not in values:
+            values["body"] = self.rng.choice(BODY_CHOICE, count)
+        if "number" not in values:
+            values["number"] = self.rng.integers(100_000, 1_000_000, count)
         lines = {}
         for name, (kind, default) in COLUMNS.items():
-            value: Column = np.asarray(given.get(name, default), dtype=kind)
+            value: Column = np.asarray(values.get(name, default), dtype=kind)
             lines[name] = np.broadcast_to(value, count)
         self._parts.append(lines)
 
@@ -115,7 +115,7 @@ class Script:
         return sum(len(part["at"]) for part in self._parts)
 
     def count_frames(self) -> int:
-        """Return how many records there will be: those that go in one frame are one."""
+        """Return the number of records; lines that share a frame count once."""
         alone = sum(int((part["frame"] == NO_SESSION).sum()) for part in self._parts)
         return alone + self.frames
 
@@ -125,4 +125,4 @@ class Script:
 
 
 BODY_CHOICE: Final = np.repeat(np.arange(8), (30, 20, 15, 12, 10, 6, 5, 2)).astype(np.int16)
-"""Which of the bodies in `words` is said, and how often: the long one seldom."""
+"""Indexes of `vocabulary.BODIES`, each as often as it is to be drawn; the long body is rare."""

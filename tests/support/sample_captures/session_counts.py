@@ -1,4 +1,4 @@
-"""What is known of links and of single records while a capture is written."""
+"""The expected table sessions, counted while a capture is written."""
 
 from dataclasses import dataclass, field
 from typing import Final
@@ -7,15 +7,15 @@ import numpy as np
 import pyarrow as pa
 
 from fiveways.pipeline import spark_schemas
-from fiveways.pipeline.sample.expected_tables import NONE, utc_dates
-from fiveways.pipeline.sample.frames import Frames
-from fiveways.pipeline.sample.noise import CLOSE_REASONS
-from fiveways.pipeline.sample.options import ENCODINGS
-from fiveways.pipeline.sample.script import Column, LineKind
-from fiveways.pipeline.sample.world import World
+from tests.support.sample_captures.expected_tables import NONE, utc_dates
+from tests.support.sample_captures.frames import Frames
+from tests.support.sample_captures.noise import CLOSE_REASONS
+from tests.support.sample_captures.options import ENCODINGS
+from tests.support.sample_captures.script import Column, LineKind
+from tests.support.sample_captures.world import World
 
 _COUNTS: Final = (
-    *(f"{what}_{way}" for what in ("frames", "bytes", "messages") for way in ("in", "out")),
+    *(f"{unit}_{way}" for unit in ("frames", "bytes", "messages") for way in ("in", "out")),
     *("errors", "drops", "denials"),
 )
 _ALL_COLUMNS: Final = (*_COUNTS, "opened_at", "closed_at", "first_at")
@@ -23,13 +23,13 @@ _ALL_COLUMNS: Final = (*_COUNTS, "opened_at", "closed_at", "first_at")
 
 @dataclass
 class SessionCounts:
-    """Counts for each link, over all stretches of time."""
+    """Counts per session over all blocks."""
 
     counts: dict[str, Column] = field(default_factory=lambda: {name: np.zeros(0, np.int64) for name in _ALL_COLUMNS})
     reasons: Column = field(default_factory=lambda: np.zeros(0, np.int64))
 
     def add(self, lines: dict[str, Column], frames: Frames, sessions: int) -> None:
-        """Count some frames."""
+        """Count the frames of a block."""
         more = sessions - len(self.reasons)
         for name, column in self.counts.items():
             empty = np.iinfo(np.int64).max if name == "first_at" else NONE if name.endswith("_at") else 0
@@ -47,19 +47,19 @@ class SessionCounts:
         self._count("denials", session[what == LineKind.DENY])
         in_order = np.argsort(rows["order"], kind="stable")
         seen, first = np.unique(session[in_order], return_index=True)
-        is_news = self.counts["first_at"][seen] == np.iinfo(np.int64).max
-        self.counts["first_at"][seen[is_news]] = rows["at"][in_order][first[is_news]]
+        is_first = self.counts["first_at"][seen] == np.iinfo(np.int64).max
+        self.counts["first_at"][seen[is_first]] = rows["at"][in_order][first[is_first]]
         opened, closed = what == LineKind.OPEN, what == LineKind.CLOSE
         self.counts["opened_at"][session[opened]] = rows["at"][opened]
         self.counts["closed_at"][session[closed]] = rows["at"][closed]
         self.reasons[session[closed]] = rows["detail"][closed]
 
     def _count(self, name: str, session: Column, amount: Column | None = None) -> None:
-        found = np.bincount(session, weights=amount, minlength=len(self.reasons))
-        self.counts[name] += found.astype(np.int64)
+        sums = np.bincount(session, weights=amount, minlength=len(self.reasons))
+        self.counts[name] += sums.astype(np.int64)
 
     def sessions(self, world: World, run: str) -> pa.Table:
-        """Return the links."""
+        """Return the table sessions."""
         counts = self.counts
         opened, closed = counts["opened_at"], counts["closed_at"]
         no_open, no_close = opened == NONE, closed == NONE

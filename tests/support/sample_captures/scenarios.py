@@ -1,23 +1,23 @@
-"""The ways in which a call can go; each function takes many calls at once."""
+"""The courses that a call can take; each function plans a group of calls."""
 
 import numpy as np
 
 from fiveways.errors import Reason
-from fiveways.pipeline.sample.calls import LRPM, MILLI, MQTT, NQ, CallGroup
-from fiveways.pipeline.sample.encoder_input import PROGRESS, STREAM, TIMEOUT
-from fiveways.pipeline.sample.script import CALLEE, CALLER, NO_OP, NO_SESSION, SECOND_CALLEE, LineKind
-from fiveways.pipeline.sample.vocabulary import APPLICATION_FAILURE, BY_REASON, NOWHERE, REFUSALS
+from tests.support.sample_captures.calls import LRPM, MILLI, MQTT, NQ, CallGroup
+from tests.support.sample_captures.encoder_input import PROGRESS, STREAM, TIMEOUT
+from tests.support.sample_captures.script import CALLEE, CALLER, NO_OP, NO_SESSION, SECOND_CALLEE, LineKind
+from tests.support.sample_captures.vocabulary import APPLICATION_FAILURE, BY_REASON, NOWHERE, REFUSALS
 
 
 def plain(calls: CallGroup) -> None:
-    """Ask, forward, come back, answer."""
+    """Request, forwarding, response, answer."""
     _, back = calls.request_and_forward()
     calls.return_answer(back, LineKind.RESULT)
     calls.answer(back + calls.random_delay(10, 100), LineKind.RESULT)
 
 
 def raised(calls: CallGroup) -> None:
-    """The method ran and failed."""
+    """The method raises."""
     details = np.where(calls.call % 2 == 0, APPLICATION_FAILURE, BY_REASON[Reason.RAISED])
     _, back = calls.request_and_forward()
     calls.return_answer(back, LineKind.FAILURE, detail=details)
@@ -25,7 +25,7 @@ def raised(calls: CallGroup) -> None:
 
 
 def refused(calls: CallGroup) -> None:
-    """The hub refuses, for one of several reasons; nobody is asked."""
+    """The hub refuses the call for one of several reasons; no callee is asked."""
     details = np.array(REFUSALS)[calls.script.rng.integers(0, len(REFUSALS), len(calls))]
     nowhere = details == BY_REASON[Reason.NO_SUCH_METHOD]
     methods = np.where(nowhere, np.array(NOWHERE)[calls.call % len(NOWHERE)], calls.method)
@@ -39,7 +39,7 @@ def refused(calls: CallGroup) -> None:
 
 
 def timed_out(calls: CallGroup) -> None:
-    """The deadline comes first; every other callee answers later, in vain."""
+    """The deadline passes; every second callee still answers, too late."""
     calls.duration = calls.duration + 50 * MILLI
     _, back = calls.request_and_forward(TIMEOUT)
     calls.answer(back, LineKind.FAILURE, detail=BY_REASON[Reason.TIMEOUT])
@@ -48,7 +48,7 @@ def timed_out(calls: CallGroup) -> None:
 
 
 def lost(calls: CallGroup) -> None:
-    """The callee goes away; for NQ the request is given to another one."""
+    """The callee disconnects; an NQ request is redelivered to another callee."""
     forwarded, back = calls.request_and_forward()
     nq = calls.caller_protocol == NQ
     others = calls.select(~nq)
@@ -63,24 +63,26 @@ def lost(calls: CallGroup) -> None:
 
 
 def cancelled(calls: CallGroup) -> None:
-    """The caller does not want it any more; a few hear no more of it."""
+    """The caller cancels; one in eight gets no answer."""
     calls.duration = calls.duration + 20 * MILLI
     forwarded, back = calls.request_and_forward()
     stop = (forwarded + back) // 2
-    # In NQ by the backchannel, or by target and id; the former is matched by nothing but the operation.
+    # NQ cancels by backchannel, or by target and id. Only the operation id matches a cancellation by backchannel.
     odd = calls.call % 2 if calls.script.ops else 1
     calls.add_lines(LineKind.CANCEL, stop, CALLER, out=False, num=calls.num, session=calls.caller, odd=odd)
-    told = np.isin(calls.callee_protocol, (*LRPM, NQ))
-    some = calls.select(told)
+    notified = np.isin(calls.callee_protocol, (*LRPM, NQ))
+    some = calls.select(notified)
     some.add_lines(
         LineKind.CANCEL,
-        stop[told] + some.random_delay(5, 20),
+        stop[notified] + some.random_delay(5, 20),
         CALLEE,
         out=True,
         num=some.hub_num(CALLEE),
         session=some.callee,
     )
-    some.return_answer(stop[told] + some.random_delay(300, 900), LineKind.FAILURE, detail=BY_REASON[Reason.CANCELLED])
+    some.return_answer(
+        stop[notified] + some.random_delay(300, 900), LineKind.FAILURE, detail=BY_REASON[Reason.CANCELLED]
+    )
     answered = calls.call % 8 != 0
     calls.select(answered).answer(
         stop[answered] + calls.select(answered).random_delay(1000, 2000),
@@ -90,7 +92,7 @@ def cancelled(calls: CallGroup) -> None:
 
 
 def unanswered(calls: CallGroup) -> None:
-    """Nothing ever comes back; every other call is not even forwarded."""
+    """No response ever arrives; every second request is not even forwarded."""
     calls.send_request(calls.at)
     calls.accept(calls.at + calls.random_delay(10, 30))
     some = calls.select(calls.call % 2 == 0)
@@ -98,7 +100,7 @@ def unanswered(calls: CallGroup) -> None:
 
 
 def streamed(calls: CallGroup) -> None:
-    """The callee answers in parts, and so does the hub where the caller's protocol has them."""
+    """The callee streams its result, and so does the hub if the caller's protocol has streams."""
     forwarded, back = calls.request_and_forward(STREAM)
     takes_parts = np.isin(calls.caller_protocol, (*LRPM, NQ, MQTT))
     parts = 2 + calls.call % 4
@@ -117,7 +119,7 @@ def streamed(calls: CallGroup) -> None:
 
 
 def progressing(calls: CallGroup) -> None:
-    """The callee says how it is doing."""
+    """The callee reports progress."""
     forwarded, back = calls.request_and_forward(PROGRESS)
     for share in (3, 2):
         at = forwarded + (back - forwarded) // share
@@ -130,7 +132,7 @@ def progressing(calls: CallGroup) -> None:
 
 
 def carried(calls: CallGroup) -> None:
-    """An attachment goes with the call, in a frame of its own."""
+    """The call has an attachment, which follows in a frame of its own."""
     forwarded = calls.at + calls.random_delay(35, 200)
     legs = ((CALLER, calls.at, calls.num, calls.caller), (CALLEE, forwarded, calls.hub_num(CALLEE), calls.callee))
     for leg, at, num, session in legs:
@@ -142,7 +144,7 @@ def carried(calls: CallGroup) -> None:
 
 
 def reused(calls: CallGroup) -> None:
-    """The second half asks as the first did, under the same ids, when these are free again."""
+    """The second half of the calls reuses the ids of the first half after these are free."""
     half = len(calls) // 2
     first, second = calls.select(np.arange(half)), calls.select(np.arange(half, 2 * half))
     second.caller, second.callee, second.num, second.method = first.caller, first.callee, first.num, first.method
@@ -152,7 +154,7 @@ def reused(calls: CallGroup) -> None:
 
 
 def called_back(calls: CallGroup) -> None:
-    """A callback is called, once; every other one is unknown. This is no call of a method."""
+    """A callback is called; every second one is unknown. The pipeline must not count it as a method call."""
     calls.add_lines(LineKind.CALLBACK, calls.at, CALLER, out=False, num=calls.num, session=calls.caller)
     known = calls.call % 2 == 0
     some, others = calls.select(known), calls.select(~known)
@@ -165,7 +167,7 @@ def called_back(calls: CallGroup) -> None:
 
 
 def built_in(calls: CallGroup, *, answered: bool = True) -> None:
-    """The hub answers by itself, and there is no operation."""
+    """The hub answers itself; there is no operation."""
     calls.add_lines(
         LineKind.CALL, calls.at, CALLER, out=False, num=calls.num, session=calls.caller, op=NO_OP, odd=calls.odd
     )
@@ -182,7 +184,7 @@ def built_in(calls: CallGroup, *, answered: bool = True) -> None:
 
 
 def discovered(calls: CallGroup) -> None:
-    """Somebody asks what there is, in the message that UMQ has for it."""
+    """A peer lists the methods with UMQ's message for it."""
     calls.add_lines(LineKind.DISCOVER, calls.at, CALLER, out=False, num=calls.num, session=calls.caller, op=NO_OP)
     calls.add_lines(
         LineKind.RESULT,
@@ -196,7 +198,7 @@ def discovered(calls: CallGroup) -> None:
 
 
 def overlapped(calls: CallGroup) -> None:
-    """The second half uses the ids of the first while these are in use; answers come in the order of the requests."""
+    """The second half reuses ids still in use by the first half; responses come in the order of the requests."""
     half = len(calls) // 2
     first, second = calls.select(np.arange(half)), calls.select(np.arange(half, 2 * half))
     second.caller, second.callee, second.num, second.method = first.caller, first.callee, first.num, first.method
@@ -207,14 +209,14 @@ def overlapped(calls: CallGroup) -> None:
 
 
 def declined(calls: CallGroup) -> None:
-    """The callee itself has no such method, and says so."""
+    """The callee answers that it does not have the method."""
     _, back = calls.request_and_forward()
     calls.return_answer(back, LineKind.FAILURE, detail=BY_REASON[Reason.NO_SUCH_METHOD])
     calls.answer(back + calls.random_delay(10, 100), LineKind.FAILURE, detail=BY_REASON[Reason.NO_SUCH_METHOD])
 
 
 def shouted(calls: CallGroup) -> None:
-    """The request names no method at all."""
+    """The request names no method."""
     calls.add_lines(LineKind.SHOUT, calls.at, CALLER, out=False, num=calls.num, session=calls.caller, method=NO_SESSION)
     calls.answer(
         calls.at + calls.random_delay(20, 60),

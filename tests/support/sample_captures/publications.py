@@ -1,18 +1,18 @@
-"""Publications: each goes to all who follow its topic, but for those who are too slow."""
+"""Publications: each goes to all subscribers of its topic; slow subscribers lose some events."""
 
 import numpy as np
 
-from fiveways.pipeline.sample.calls import MQTT, NQ, UMQS
-from fiveways.pipeline.sample.script import CALLEE, CALLER, TOPIC_OP, Column, LineKind, Script
-from fiveways.pipeline.sample.vocabulary import HUB_PUBLISH, TOPICS
-from fiveways.pipeline.sample.world import World
+from tests.support.sample_captures.calls import MQTT, NQ, UMQS
+from tests.support.sample_captures.script import CALLEE, CALLER, TOPIC_OP, Column, LineKind, Script
+from tests.support.sample_captures.vocabulary import HUB_PUBLISH, TOPICS
+from tests.support.sample_captures.world import World
 
 SLOW = 4
-"""Of so many events for a slow subscriber, one is dropped."""
+"""A slow subscriber loses one event of this many."""
 
 
 def publish_events(script: Script, world: World, at: Column, *, with_ops: bool) -> None:
-    """Publish something at each of these times."""
+    """Plan a publication at each of these times."""
     publishers = np.array(world.publishers(with_ops=with_ops))
     topic = script.rng.integers(0, len(TOPICS), len(at))
     call = script.operations(len(at))
@@ -34,25 +34,25 @@ def publish_events(script: Script, world: World, at: Column, *, with_ops: bool) 
 
 
 def _confirm_publications(script: Script, world: World, at: Column, line: dict[str, Column | int]) -> None:
-    """Tell the publisher, in its protocol's way, that it was given on."""
+    """Plan the confirmation to the publisher, as its protocol has it."""
     protocol = world.protocol_of(np.asarray(line["session"]))
-    for what, which in (
+    for kind, mask in (
         (LineKind.PUBLISHED, ~np.isin(protocol, (*UMQS, NQ, MQTT))),
         (LineKind.RESULT, np.isin(protocol, (*UMQS, NQ))),
     ):
-        rows = np.flatnonzero(which)
-        some = {name: value[rows] if isinstance(value, np.ndarray) else value for name, value in line.items()}
-        script.add(what, at[rows] + 90_000, out=True, **some)
+        rows = np.flatnonzero(mask)
+        columns = {name: value[rows] if isinstance(value, np.ndarray) else value for name, value in line.items()}
+        script.add(kind, at[rows] + 90_000, out=True, **columns)
     rows = np.flatnonzero(protocol == NQ)
-    some = {name: value[rows] if isinstance(value, np.ndarray) else value for name, value in line.items()}
-    script.add(LineKind.ACCEPTED, at[rows] + 20_000, out=True, **some)
-    script.add(LineKind.ACK, at[rows] + 400_000, out=False, **some)
+    columns = {name: value[rows] if isinstance(value, np.ndarray) else value for name, value in line.items()}
+    script.add(LineKind.ACCEPTED, at[rows] + 20_000, out=True, **columns)
+    script.add(LineKind.ACK, at[rows] + 400_000, out=False, **columns)
 
 
 def _deliver_events(
     script: Script, world: World, at: Column, call: Column, topic: int, subscriber: int, *, is_slow: bool
 ) -> None:
-    """One subscriber: most events come once, some twice, some not at all, and some later than the next."""
+    """Plan the events of one subscriber: most arrive once, some twice, some never, some out of order."""
     fate = script.rng.integers(0, 100, len(at))
     dropped = (call % SLOW == 0) if is_slow else fate == 0
     twice = (fate == 1) & ~dropped

@@ -1,4 +1,4 @@
-"""From the plan to records: every line written in its protocol, and lines that belong together put in one frame."""
+"""Encoding of a plan into records: each line is encoded in its protocol, and lines of one frame are joined."""
 
 from dataclasses import dataclass
 from typing import Final
@@ -8,16 +8,16 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from fiveways.model import topics
-from fiveways.pipeline.sample.binary_frames import LRPM_CBOR, MQTT
-from fiveways.pipeline.sample.byte_columns import choose_rows, concat_rows, decimal
-from fiveways.pipeline.sample.encoder_input import ProtocolLines, written_topics
-from fiveways.pipeline.sample.noise import CLOSE_REASONS, DENY_REASONS, DROP_REASON, PAYLOAD_OMITTED, UNREADABLE
-from fiveways.pipeline.sample.nq_frames import NQ, batch_messages
-from fiveways.pipeline.sample.options import ENCODINGS, Options
-from fiveways.pipeline.sample.script import MARKS, NO_OP, NO_SESSION, TOPIC_OP, WRONG_OP, Column, LineKind
-from fiveways.pipeline.sample.text_frames import LRPM_JSON, UMQ, UMQ36
-from fiveways.pipeline.sample.vocabulary import METHODS, TOPICS
-from fiveways.pipeline.sample.world import World
+from tests.support.sample_captures.binary_frames import LRPM_CBOR, MQTT
+from tests.support.sample_captures.byte_columns import choose_rows, concat_rows, decimal
+from tests.support.sample_captures.encoder_input import ProtocolLines, written_topics
+from tests.support.sample_captures.noise import CLOSE_REASONS, DENY_REASONS, DROP_REASON, PAYLOAD_OMITTED, UNREADABLE
+from tests.support.sample_captures.nq_frames import NQ, batch_messages
+from tests.support.sample_captures.options import ENCODINGS, Options
+from tests.support.sample_captures.script import MARKS, NO_OP, NO_SESSION, TOPIC_OP, WRONG_OP, Column, LineKind
+from tests.support.sample_captures.text_frames import LRPM_JSON, UMQ, UMQ36
+from tests.support.sample_captures.vocabulary import METHODS, TOPICS
+from tests.support.sample_captures.world import World
 
 _WRITERS: Final = {
     "umq36": UMQ36,
@@ -32,24 +32,24 @@ _MQTT: Final = ENCODINGS.index("mqtt-rpc")
 KINDS: Final = ("text", "binary", "open", "close", "drop", "deny")
 _CANONICAL: Final = [topics.spell(topic, topics.LRPM) for topic in TOPICS]
 _MIN_TRUNCATED_SIZE: Final = 90
-"""Bytes of a frame of which the policy left one, or none."""
+"""Original size of a frame whose payload was truncated or omitted by the capture policy."""
 
 
 @dataclass
 class Frames:
-    """Records in no order yet, and of which line of the plan each frame began with."""
+    """Records before ordering, each with the plan line that its frame begins with."""
 
     table: pa.Table
     line: Column
     messages: Column
     sizes: Column
-    """Line by line: the bytes of the frame that it is in."""
+    """Per line: the size of its frame in bytes."""
     queued: Column
-    """Line by line: how long that frame waited."""
+    """Per line: the time in nanoseconds that its frame was queued."""
 
 
 def encode_frames(lines: dict[str, Column], world: World, options: Options, rng: np.random.Generator) -> Frames:
-    """Write all lines."""
+    """Encode all lines."""
     protocol = world.protocol_of(lines["session"])
     payloads, size = _payloads(lines, protocol)
     op = _operations(lines) if options.ops else pa.nulls(len(protocol), pa.string())
@@ -64,12 +64,12 @@ def encode_frames(lines: dict[str, Column], world: World, options: Options, rng:
         "at": pa.array(rows["at"]),
         "node": pa.nulls(len(first), pa.string()).fill_null("node-1"),
         "run": pa.nulls(len(first), pa.string()).fill_null(options.run),
-        "session": _named(world.names, session),
-        "peer": _named(world.peers, session),
-        "protocol": _named(ENCODINGS, protocol[first]),
-        "transport": _named(world.transports, session),
-        "direction": _named(("in", "out"), out.astype(np.int8)),
-        "kind": _named(KINDS, _kinds(rows, protocol[first])),
+        "session": _choose_names(world.names, session),
+        "peer": _choose_names(world.peers, session),
+        "protocol": _choose_names(ENCODINGS, protocol[first]),
+        "transport": _choose_names(world.transports, session),
+        "direction": _choose_names(("in", "out"), out.astype(np.int8)),
+        "kind": _choose_names(KINDS, _kinds(rows, protocol[first])),
         "channel": _channels(rows, protocol[first], world),
         "op": op,
         "payload": payloads,
@@ -78,16 +78,16 @@ def encode_frames(lines: dict[str, Column], world: World, options: Options, rng:
         "queued_ns": pa.array(queued, mask=~out | is_mark),
     }
     place = _frame_of_line(lines, first)
-    read = np.where(is_mark | rows["unread"], 0, messages)
-    return Frames(pa.table(columns), first, read, frame_size[place], queued[place])
+    message_counts = np.where(is_mark | rows["unread"], 0, messages)
+    return Frames(pa.table(columns), first, message_counts, frame_size[place], queued[place])
 
 
-def _named(names: "tuple[str, ...] | list[str] | list[str | None]", index: Column) -> pa.Array:
+def _choose_names(names: "tuple[str, ...] | list[str] | list[str | None]", index: Column) -> pa.Array:
     return pa.array(names, pa.string()).take(pa.array(index))
 
 
 def _payloads(lines: dict[str, Column], protocol: Column) -> tuple[pa.BinaryArray, Column]:
-    """Return the payload of each line, and its size where that is more than what is left of it."""
+    """Return the payload of each line, and its original size where it was truncated or omitted, else 0."""
     sort = protocol.astype(np.int64) * 32 + lines["what"]
     order = np.argsort(sort, kind="stable")
     bounds = np.flatnonzero(np.diff(sort[order], prepend=-1))
@@ -95,18 +95,18 @@ def _payloads(lines: dict[str, Column], protocol: Column) -> tuple[pa.BinaryArra
     pieces = []
     for start, end in zip(bounds, [*bounds[1:], len(order)], strict=True):
         rows = order[start:end]
-        what, name = LineKind(int(lines["what"][rows[0]])), ENCODINGS[protocol[rows[0]]]
-        some = ProtocolLines(name, {column: values[rows] for column, values in lines.items()})
-        if what in MARKS:
+        kind, name = LineKind(int(lines["what"][rows[0]])), ENCODINGS[protocol[rows[0]]]
+        group = ProtocolLines(name, {column: values[rows] for column, values in lines.items()})
+        if kind in MARKS:
             pieces.append(pa.nulls(len(rows), pa.binary()))
-        elif what is LineKind.RAW:
-            pieces.append(_raw(some))
-            size[rows] = np.where(some["detail"] >= PAYLOAD_OMITTED, _MIN_TRUNCATED_SIZE, 0)
+        elif kind is LineKind.RAW:
+            pieces.append(_raw(group))
+            size[rows] = np.where(group["detail"] >= PAYLOAD_OMITTED, _MIN_TRUNCATED_SIZE, 0)
         else:
-            pieces.append(_WRITERS[name][what](some))
+            pieces.append(_WRITERS[name][kind](group))
     place = np.empty(len(order), np.int64)
     place[order] = np.arange(len(order))
-    return pa.concat_arrays([_flat(each) for each in pieces]).take(pa.array(place)), size
+    return pa.concat_arrays([_flat(piece) for piece in pieces]).take(pa.array(place)), size
 
 
 def _flat(array: "pa.Array | pa.ChunkedArray") -> pa.Array:
@@ -132,17 +132,17 @@ def _kinds(rows: dict[str, Column], protocol: Column) -> Column:
 
 
 def _channels(rows: dict[str, Column], protocol: Column, world: World) -> pa.Array:
-    own = _named(world.channels, rows["session"])
+    own = _choose_names(world.channels, rows["session"])
     service = choose_rows([method.topic for method in METHODS], np.maximum(rows["method"], 0)).cast(pa.string())
     detail = np.where(np.isin(rows["what"], (LineKind.PUBLISH, LineKind.EVENT, LineKind.DROP)), rows["detail"], 0)
-    topic = _named(written_topics("mqtt-rpc"), detail)
+    topic = _choose_names(written_topics("mqtt-rpc"), detail)
     mqtt = protocol == _MQTT
     dropped = rows["what"] == LineKind.DROP
     in_topic = mqtt & np.isin(rows["what"], (LineKind.PUBLISH, LineKind.EVENT))
     is_call = mqtt & ~np.isin(rows["what"], MARKS) & ~in_topic
-    found = pc.if_else(pa.array(is_call), service, own)
-    found = pc.if_else(pa.array(in_topic), topic, found)
-    return _flat(pc.if_else(pa.array(dropped), _named(_CANONICAL, detail), found))
+    channel = pc.if_else(pa.array(is_call), service, own)
+    channel = pc.if_else(pa.array(in_topic), topic, channel)
+    return _flat(pc.if_else(pa.array(dropped), _choose_names(_CANONICAL, detail), channel))
 
 
 def _reasons(rows: dict[str, Column]) -> pa.Array:
@@ -152,20 +152,20 @@ def _reasons(rows: dict[str, Column]) -> pa.Array:
     index[closed] = rows["detail"][closed]
     index[denied] = rows["detail"][denied] + len(CLOSE_REASONS)
     index[rows["what"] == LineKind.DROP] = nothing - 1
-    return _named([*CLOSE_REASONS, *DENY_REASONS, DROP_REASON, None], index)
+    return _choose_names([*CLOSE_REASONS, *DENY_REASONS, DROP_REASON, None], index)
 
 
 def _operations(lines: dict[str, Column]) -> pa.Array:
-    """Return the `op` of each line by itself."""
+    """Return the operation id of each line."""
     text = decimal(lines["call"] + 1)
-    told = pc.if_else(pa.array(lines["op"] == TOPIC_OP), concat_rows(b"p", text), text).cast(pa.string())
-    return _flat(pc.if_else(pa.array(np.isin(lines["op"], (NO_OP, WRONG_OP))), pa.scalar(None, pa.string()), told))
+    operation = pc.if_else(pa.array(lines["op"] == TOPIC_OP), concat_rows(b"p", text), text).cast(pa.string())
+    return _flat(pc.if_else(pa.array(np.isin(lines["op"], (NO_OP, WRONG_OP))), pa.scalar(None, pa.string()), operation))
 
 
 def _group_lines(
     lines: dict[str, Column], payloads: pa.BinaryArray, op: pa.Array
 ) -> tuple[Column, Column, pa.BinaryArray, pa.Array]:
-    """Put lines with one frame number together: first line, messages, payload and operations of each frame."""
+    """Join lines of one frame; return first line, messages, payload and operations of each frame."""
     alone = np.flatnonzero(lines["frame"] == NO_SESSION)
     several = np.flatnonzero(lines["frame"] != NO_SESSION)
     ones = np.ones(len(alone), np.int64)
@@ -191,7 +191,7 @@ def _group_lines(
 
 
 def _frame_of_line(lines: dict[str, Column], first: Column) -> Column:
-    """Return, for each line, the place of its frame."""
+    """Return the row of the frame of each line."""
     place = np.empty(len(lines["frame"]), np.int64)
     place[first] = np.arange(len(first))
     several = np.flatnonzero(lines["frame"] != NO_SESSION)

@@ -1,22 +1,22 @@
-"""A stretch of time: how much of everything happens in it."""
+"""The traffic of one block: how often each scenario occurs."""
 
 from collections.abc import Callable
 from typing import Final
 
 import numpy as np
 
-from fiveways.pipeline.sample import noise, nq_scenarios, publications, scenarios
-from fiveways.pipeline.sample.calls import LRPM, MQTT, NQ, UMQS, CallGroup
-from fiveways.pipeline.sample.options import SECOND, Options
-from fiveways.pipeline.sample.script import Column, Script
-from fiveways.pipeline.sample.vocabulary import SERVED
-from fiveways.pipeline.sample.world import World
+from tests.support.sample_captures import noise, nq_scenarios, publications, scenarios
+from tests.support.sample_captures.calls import LRPM, MQTT, NQ, UMQS, CallGroup
+from tests.support.sample_captures.options import SECOND, Options
+from tests.support.sample_captures.script import Column, Script
+from tests.support.sample_captures.vocabulary import SERVED
+from tests.support.sample_captures.world import World
 
 _ANY: Final = tuple(range(6))
 _SIDES: Final = (*LRPM, NQ)
 Scenario = Callable[[CallGroup], None]
 
-# Each way, how often it happens in a thousand, and which protocols callers and callees must have for it.
+# Scenario, occurrences per 1,000 calls, and the protocols of callers and callees that it needs.
 COMMON_SCENARIOS: Final[tuple[tuple[Scenario, int, tuple[int, ...], tuple[int, ...]], ...]] = (
     (scenarios.raised, 30, _ANY, _ANY),
     (scenarios.refused, 25, _ANY, _ANY),
@@ -49,7 +49,7 @@ _BURSTS: Final = 0.2
 
 
 def plan_block(options: Options, world: World, script: Script, since: int, until: int, frames: int) -> None:
-    """Fill a script with nearly so many frames, and never more."""
+    """Fill a script with nearly the given number of frames, never more."""
     rng = script.rng
     if not options.plain:
         ops = options.ops
@@ -57,16 +57,16 @@ def plan_block(options: Options, world: World, script: Script, since: int, until
         noise.unreadable(script, world, _times(rng, max(1, frames // 400), since, until))
         noise.orphans(script, world, _times(rng, max(1, frames // 400), since, until), with_ops=ops)
         noise.visitors(script, world, _times(rng, max(1, frames // 400), since, until))
-    ways_here = COMMON_SCENARIOS if options.plain else (*COMMON_SCENARIOS, *RARE_SCENARIOS)
-    # Some of the calls tell how many frames one has, and so how many more there is room for.
+    table = COMMON_SCENARIOS if options.plain else (*COMMON_SCENARIOS, *RARE_SCENARIOS)
+    # The first calls measure the frames per call, which gives the number of calls that still fit.
     before, calls = script.count_frames(), 0
     room = _FULL * frames - world.permanent
     for share in _STEPS:
-        sofar = script.count_frames()
-        each = (sofar - before) / calls if calls else _FRAMES_OF_A_CALL
-        count = max(0, int(share * (room - sofar) / each))
+        planned = script.count_frames()
+        frames_per_call = (planned - before) / calls if calls else _FRAMES_OF_A_CALL
+        count = max(0, int(share * (room - planned) / frames_per_call))
         calls += count
-        _run_scenarios(_calls(options, world, script, count, since, until), ways_here)
+        _run_scenarios(_calls(options, world, script, count, since, until), table)
 
 
 def _times(rng: np.random.Generator, count: int, since: int, until: int) -> Column:
@@ -74,7 +74,7 @@ def _times(rng: np.random.Generator, count: int, since: int, until: int) -> Colu
 
 
 def _calls(options: Options, world: World, script: Script, count: int, since: int, until: int) -> CallGroup:
-    """Draw calls: some methods are asked for more than others, some are slow, and some come in bursts."""
+    """Draw calls: some methods are called more often, some are slow, and some calls come in bursts."""
     rng = script.rng
     at = rng.integers(since, until, count)
     bursts = np.sort(rng.integers(since, until, max(1, count // 2000)))
@@ -82,7 +82,7 @@ def _calls(options: Options, world: World, script: Script, count: int, since: in
     at = np.where(in_burst, rng.choice(bursts, count) + rng.integers(0, SECOND // 20, count), at)
     weights = 1 / np.arange(1, len(SERVED) + 1) ** 0.7
     method = rng.choice(len(SERVED), count, p=weights / weights.sum())
-    # Half of a millisecond for the quickest, a third of a second for the slowest, and a long tail for all.
+    # From 0.5 ms for the fastest method to 350 ms for the slowest, with a long tail for all.
     typical = 0.5e6 * 700 ** (np.arange(len(SERVED)) * 17 % len(SERVED) / len(SERVED))
     duration = (typical[method] * rng.lognormal(0, 0.5, count)).astype(np.int64)
     call = script.operations(count)
@@ -96,15 +96,15 @@ def _calls(options: Options, world: World, script: Script, count: int, since: in
 
 
 def _run_scenarios(calls: CallGroup, table: tuple[tuple[Scenario, int, tuple[int, ...], tuple[int, ...]], ...]) -> None:
-    """Send each call on one of the ways that its protocols allow."""
+    """Plan each call by one of the scenarios that its protocols allow."""
     chance = calls.script.rng.integers(0, 1000, len(calls))
     caller, callee = calls.caller_protocol, calls.callee_protocol
     left = np.ones(len(calls), np.bool_)
     low = 0
-    for way, often, callers, callees in table:
-        mine = (chance >= low) & (chance < low + often) & np.isin(caller, callers) & np.isin(callee, callees)
-        low += often
-        left &= ~mine
-        if mine.any():
-            way(calls.select(mine))
+    for scenario, per_thousand, callers, callees in table:
+        mask = (chance >= low) & (chance < low + per_thousand) & np.isin(caller, callers) & np.isin(callee, callees)
+        low += per_thousand
+        left &= ~mask
+        if mask.any():
+            scenario(calls.select(mask))
     scenarios.plain(calls.select(left))

@@ -1,27 +1,27 @@
-"""Who talks: links, the peers behind them, and who offers which method."""
+"""The participants of a capture: sessions, their peers, and the methods of each callee."""
 
 from dataclasses import dataclass, field
 from typing import Final
 
 import numpy as np
 
-from fiveways.pipeline.sample.options import ENCODINGS
-from fiveways.pipeline.sample.script import Column, Int64Array
-from fiveways.pipeline.sample.vocabulary import SERVED, TOPICS
+from tests.support.sample_captures.options import ENCODINGS
+from tests.support.sample_captures.script import Column, Int64Array
+from tests.support.sample_captures.vocabulary import SERVED, TOPICS
 
 CALLERS: Final = 12
 CALLEES: Final = 6
-"""Links of each protocol."""
+"""Sessions per protocol."""
 _LINKS: Final = 2
-"""Links of one peer in NQ."""
+"""Sessions per NQ peer."""
 STREAMING: Final = tuple(range(3, len(SERVED), 12))
-"""Methods that answer in parts."""
+"""Methods that stream their results."""
 _NAMES: Final = ("anna", "bela", "cyril", None, "dana", "emil")
 
 
 @dataclass
 class World:
-    """Everybody there ever was, by number."""
+    """All sessions of a capture, by number."""
 
     encodings: tuple[str, ...]
     run: str
@@ -47,11 +47,11 @@ class World:
         self.permanent = len(self.names)
 
     def _peer(self, protocol: str, number: int) -> str | None:
-        """Return who a link belongs to: in NQ two links, or one, are one peer's."""
+        """Return the peer of a session; two NQ sessions share a peer."""
         return f"peer{number // _LINKS:03d}" if protocol == "nq" else _NAMES[number % len(_NAMES)]
 
     def add_session(self, protocol: str, peer: str | None) -> int:
-        """Open one more link, and return its number."""
+        """Add a session; return its number."""
         number = len(self.names)
         self.names.append(f"{self.run}.{protocol}.{number}")
         self.peers.append(peer)
@@ -64,49 +64,52 @@ class World:
         return number
 
     def protocol_of(self, sessions: Column) -> Column:
-        """Return the number of each link's protocol in `ENCODINGS`."""
+        """Return the protocol number of each session, an index of `ENCODINGS`."""
         return np.asarray(np.array(self.protocols, np.int8)[sessions])
 
     def other_session(self, sessions: Column) -> Column:
-        """Return, for links of NQ callers or callees, another link of the same peer."""
+        """Return, for sessions of NQ callers or callees, another session of the same peer."""
         first = np.where(np.isin(sessions, self.callers["nq"]), self.callers["nq"][0], self.callees["nq"][0])
         return np.asarray(first + ((sessions - first) ^ 1))
 
     def choose_callees(self, methods: Column, rng: np.random.Generator) -> Column:
-        """Return, for each method, a link that offers it: each method has two, of one protocol."""
+        """Return a session for each method; each method has two callees of one protocol."""
         count = len(self.encodings)
-        found = np.empty(len(methods), np.int32)
+        chosen = np.empty(len(methods), np.int32)
         for index, protocol in enumerate(self.encodings):
-            mine = np.flatnonzero(methods % count == index)
+            rows = np.flatnonzero(methods % count == index)
             links = self.callees[protocol]
-            pair = (methods[mine] // count * 2 + rng.integers(0, 2, len(mine))) % len(links)
-            found[mine] = links[pair]
-        return found
+            pair = (methods[rows] // count * 2 + rng.integers(0, 2, len(rows))) % len(links)
+            chosen[rows] = links[pair]
+        return chosen
 
     def choose_callers(self, count: int, rng: np.random.Generator) -> Column:
-        """Return so many links of callers, those of all protocols alike."""
+        """Return random sessions of callers, equally many of each protocol."""
         groups = [self.callers[protocol] for protocol in self.encodings]
-        which = rng.integers(0, len(groups), count)
-        found = np.empty(count, np.int32)
+        group = rng.integers(0, len(groups), count)
+        chosen = np.empty(count, np.int32)
         for index, links in enumerate(groups):
-            mine = np.flatnonzero(which == index)
-            # Some call more than others.
-            skewed = np.minimum(rng.geometric(0.25, len(mine)) - 1, len(links) - 1)
-            found[mine] = links[skewed]
-        return found
+            rows = np.flatnonzero(group == index)
+            # Some callers call more often.
+            skewed = np.minimum(rng.geometric(0.25, len(rows)) - 1, len(links) - 1)
+            chosen[rows] = links[skewed]
+        return chosen
 
     def subscribers(self, topic: int, *, with_ops: bool) -> list[int]:
-        """Return the links that follow a topic; without operations, neither NQ's nor MQTT's events can be told."""
-        protocols = [each for each in self.encodings if with_ops or each not in {"nq", "mqtt-rpc"}]
-        found = []
+        """Return the sessions subscribed to a topic.
+
+        Without operation ids, events of NQ and MQTT cannot be recognised; their sessions are left out.
+        """
+        protocols = [name for name in self.encodings if with_ops or name not in {"nq", "mqtt-rpc"}]
+        sessions = []
         for index, protocol in enumerate(protocols):
             links = self.callers[protocol]
-            found += [int(links[(topic + index) % len(links)])]
+            sessions += [int(links[(topic + index) % len(links)])]
             if len(links) > 2 and topic % 2 == 0:
-                found.append(int(links[(topic + index + 3) % len(links)]))
-        return found
+                sessions.append(int(links[(topic + index + 3) % len(links)]))
+        return sessions
 
     def publishers(self, *, with_ops: bool) -> list[int]:
-        """Return one link for each topic."""
-        protocols = [each for each in self.encodings if with_ops or each != "mqtt-rpc"]
+        """Return one session per topic."""
+        protocols = [name for name in self.encodings if with_ops or name != "mqtt-rpc"]
         return [int(self.callers[protocols[n % len(protocols)]][n % 2]) for n in range(len(TOPICS))]

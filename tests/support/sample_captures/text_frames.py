@@ -1,4 +1,4 @@
-"""The frames of UMQ, UMQ36 and LRPM in JSON."""
+"""Encoders of frames of UMQ, UMQ36 and LRPM-JSON."""
 
 import json
 from collections.abc import Callable
@@ -9,10 +9,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from fiveways.errors import Execution, Reason
-from fiveways.pipeline.sample.byte_columns import choose_rows, concat_rows
-from fiveways.pipeline.sample.encoder_input import ProtocolLines
-from fiveways.pipeline.sample.script import LineKind
-from fiveways.pipeline.sample.vocabulary import (
+from tests.support.sample_captures.byte_columns import choose_rows, concat_rows
+from tests.support.sample_captures.encoder_input import ProtocolLines
+from tests.support.sample_captures.script import LineKind
+from tests.support.sample_captures.vocabulary import (
     BODIES,
     FAILURES,
     NUMBER_PLACEHOLDER,
@@ -24,12 +24,12 @@ from fiveways.pipeline.sample.vocabulary import (
 
 Writer = Callable[[ProtocolLines], pa.BinaryArray]
 PROGRESS_TEXT: Final = "half way"
-SHARE: Final = {0: {}, 1: {"stream": True}, 2: {"progress": True}, 4: {"timeout": 5000}}
-"""The meta of a LRPM call, by what it asks for."""
+CALL_META: Final = {0: {}, 1: {"stream": True}, 2: {"progress": True}, 4: {"timeout": 5000}}
+"""The meta of an LRPM call, by the requested features."""
 
 
 def choose_variant(lines: ProtocolLines, *variants: pa.BinaryArray) -> pa.BinaryArray:
-    """Return the first variant, or where `odd` says so another."""
+    """Return the variant that `odd` selects in each row; 0 is the first one."""
     return pc.choose(pa.array(lines["odd"].astype(np.int64)), *variants) if lines["odd"].any() else variants[0]
 
 
@@ -37,12 +37,12 @@ def choose_variant(lines: ProtocolLines, *variants: pa.BinaryArray) -> pa.Binary
 
 
 def _umq_call(lines: ProtocolLines) -> pa.BinaryArray:
-    plain = concat_rows(b"M", lines.id, b"\n", lines.method, b"\n", lines.body)
+    canonical = concat_rows(b"M", lines.id, b"\n", lines.method, b"\n", lines.body)
     if not lines["odd"].any():
-        return plain
+        return canonical
     short = concat_rows(b"M", lines.id, b"\n", lines.method)
     long = concat_rows(b"M", lines.id, b"\n", lines.method, b"\nfirst: line\n\nlast line\n", lines.digits)
-    return choose_variant(lines, plain, short, concat_rows(b"A0\n", plain), long)
+    return choose_variant(lines, canonical, short, concat_rows(b"A0\n", canonical), long)
 
 
 def _umq_failed(failed: FailureCase) -> str:
@@ -54,8 +54,8 @@ def _umq_text(failed: FailureCase, codes: dict[Reason, int]) -> str:
 
 
 def _umq_failure(lines: ProtocolLines) -> pa.BinaryArray:
-    letters = choose_rows([_umq_failed(each) for each in FAILURES], lines["detail"])
-    texts = choose_rows([_umq_text(each, UMQ_CODES) for each in FAILURES], lines["detail"])
+    letters = choose_rows([_umq_failed(failure) for failure in FAILURES], lines["detail"])
+    texts = choose_rows([_umq_text(failure, UMQ_CODES) for failure in FAILURES], lines["detail"])
     return concat_rows(letters, lines.id, b"\n", texts)
 
 
@@ -81,7 +81,7 @@ def _blank(lines: ProtocolLines) -> pa.BinaryArray:
 
 # UMQ36
 
-# A body that is an array of several is spread behind the method's name, and null is no argument at all.
+# An array of several elements becomes the arguments behind the method name; null becomes no argument.
 _ARGUMENTS: Final = [
     "" if each == "null" else f",{each[1:-1]}" if each[:1] == "[" and "," in each else f",{each}" for each in BODIES
 ]
@@ -91,11 +91,11 @@ def _umq36_call(lines: ProtocolLines) -> pa.BinaryArray:
     before, _, after = zip(*(each.partition(NUMBER_PLACEHOLDER) for each in _ARGUMENTS), strict=True)
     arguments = (choose_rows(before, lines["body"]), lines.digits, choose_rows(after, lines["body"]))
     rest = concat_rows(b':["', lines.method, b'"', *arguments, b"]")
-    plain = concat_rows(b"C", lines.id, rest)
+    canonical = concat_rows(b"C", lines.id, rest)
     if not lines["odd"].any():
-        return plain
-    wide = concat_rows(b"C", lines.id, b':[ "', lines.method, b'" , {"a": [1, 2]} ]')
-    return choose_variant(lines, plain, concat_rows(b"C00", lines.id, rest), concat_rows(b"A:", plain), wide)
+        return canonical
+    spaced = concat_rows(b"C", lines.id, b':[ "', lines.method, b'" , {"a": [1, 2]} ]')
+    return choose_variant(lines, canonical, concat_rows(b"C00", lines.id, rest), concat_rows(b"A:", canonical), spaced)
 
 
 UMQ36: Final[dict[LineKind, Writer]] = {
@@ -103,7 +103,7 @@ UMQ36: Final[dict[LineKind, Writer]] = {
     LineKind.CARRIER: lambda lines: concat_rows(b"A1:", _umq36_call(lines)),
     LineKind.RESULT: lambda lines: concat_rows(b"R", lines.id, b":", lines.body),
     LineKind.FAILURE: lambda lines: concat_rows(
-        b"E", lines.id, b":", choose_rows([_umq_text(each, UMQ36_CODES) for each in FAILURES], lines["detail"])
+        b"E", lines.id, b":", choose_rows([_umq_text(failure, UMQ36_CODES) for failure in FAILURES], lines["detail"])
     ),
     LineKind.PUBLISH: lambda lines: concat_rows(
         b"C", lines.id, b':["hub.publish",{"topic":', lines.quoted_topic(), b',"data":', lines.body, b"}]"
@@ -124,22 +124,22 @@ UMQ36: Final[dict[LineKind, Writer]] = {
 def _json_call(lines: ProtocolLines) -> pa.BinaryArray:
     name, body = lines.method, lines.body
     meta = choose_rows(
-        [json.dumps(SHARE.get(wanted, {}), separators=(",", ":")) for wanted in range(8)], lines["detail"]
+        [json.dumps(CALL_META.get(features, {}), separators=(",", ":")) for features in range(8)], lines["detail"]
     )
-    plain = concat_rows(b"[40,", lines.id, b',"', name, b'",', body, b",", meta, b"]")
+    canonical = concat_rows(b"[40,", lines.id, b',"', name, b'",', body, b",", meta, b"]")
     if not lines["odd"].any():
-        return plain
-    named = concat_rows(b'["CALL",', lines.id, b',"', name, b'",', body, b",{}]")
+        return canonical
+    named_kind = concat_rows(b'["CALL",', lines.id, b',"', name, b'",', body, b",{}]")
     short = concat_rows(b"[40,", lines.id, b',"', name, b'",', body, b"]")
-    wide = concat_rows(b"[40, ", lines.id, b', "', name, b'", ', body, b", {} ]")
-    return choose_variant(lines, plain, named, short, wide)
+    spaced = concat_rows(b"[40, ", lines.id, b', "', name, b'", ', body, b", {} ]")
+    return choose_variant(lines, canonical, named_kind, short, spaced)
 
 
 def _json_failure(lines: ProtocolLines) -> pa.BinaryArray:
     ends = []
-    for each in FAILURES:
-        meta = '{"retry_after":1000}' if each.reason is Reason.OVERLOADED else "{}"
-        ends.append(f',"{lrpm_uri(each)}","{each.text}",{meta}]')
+    for failure in FAILURES:
+        meta = '{"retry_after":1000}' if failure.reason is Reason.OVERLOADED else "{}"
+        ends.append(f',"{lrpm_uri(failure)}","{failure.text}",{meta}]')
     return concat_rows(b"[20,40,", lines.id, choose_rows(ends, lines["detail"]))
 
 
