@@ -77,18 +77,18 @@ class Outcome:
     @property
     def is_clean(self) -> bool:
         """Whether no report has a loss, a duplicate, a wrong result or a hub error."""
-        return all(each.is_clean for each in self.reports)
+        return all(report.is_clean for report in self.reports)
 
     @property
     def faults(self) -> list[str]:
         """All faults, as text."""
-        return [f"{each.kind}: {line}" for each in self.reports for line in (*each.wrong, *each.failures)]
+        return [f"{report.kind}: {line}" for report in self.reports for line in (*report.wrong, *report.failures)]
 
     def __str__(self) -> str:
-        lost, doubled = (sum(getattr(each, name) for each in self.reports) for name in ("lost", "doubled"))
-        wrong, failures = (sum(len(getattr(each, name)) for each in self.reports) for name in ("wrong", "failures"))
+        lost, doubled = (sum(getattr(report, name) for report in self.reports) for name in ("lost", "doubled"))
+        wrong, failures = (sum(len(getattr(report, name)) for report in self.reports) for name in ("wrong", "failures"))
         requests, answered, runs = (
-            sum(each.figures[name] for each in self.reports) for name in ("requests", "answered", "runs")
+            sum(report.figures[name] for report in self.reports) for name in ("requests", "answered", "runs")
         )
         return (
             f"{self.kills} kills, {requests} requests, {answered} answered, lost {lost}, doubled {doubled}, "
@@ -114,9 +114,14 @@ async def run(plan: Plan, folder: Path) -> Outcome:
         await hub.stop()
     finally:
         await hub.abandon()
-    reports = [*(each.report() for each in participants), _hub_report(hub, unfinished)]
+    reports = [*(acknowledgement.report() for acknowledgement in participants), _hub_report(hub, unfinished)]
     if configuration.journal is not None:
-        acknowledged = [each for one in participants if isinstance(one, RawRequester) for each in one.acknowledged]
+        acknowledged = [
+            acknowledgement
+            for participant in participants
+            if isinstance(participant, RawRequester)
+            for acknowledgement in participant.acknowledged
+        ]
         reports.append(await audit(configuration.journal, acknowledged, hub.lives))
     return Outcome(hub.kills, merged(reports), perf_counter() - started)
 
@@ -127,14 +132,14 @@ async def _act(
     """Run the participants and kill the hub meanwhile; return the participants that crashed or did not complete."""
     faults: list[str] = []
     running: list[asyncio.Task[None]] = []
-    background = [each for each in participants if each.is_background]
-    foreground = [each for each in participants if not each.is_background]
+    background = [participant for participant in participants if participant.is_background]
+    foreground = [participant for participant in participants if not participant.is_background]
     try:
-        running += [asyncio.create_task(_run(each, faults)) for each in background]
-        for each in background:
-            if isinstance(each, Service | RawService):
-                await asyncio.wait_for(each.has_registered.wait(), plan.patience)
-        foreground_tasks = {asyncio.create_task(_run(each, faults)): each for each in foreground}
+        running += [asyncio.create_task(_run(participant, faults)) for participant in background]
+        for participant in background:
+            if isinstance(participant, Service | RawService):
+                await asyncio.wait_for(participant.has_registered.wait(), plan.patience)
+        foreground_tasks = {asyncio.create_task(_run(participant, faults)): participant for participant in foreground}
         running += foreground_tasks
         for number in range(plan.kills):
             await asyncio.sleep(random.uniform(*_LIVES))
@@ -146,8 +151,8 @@ async def _act(
             hub.pause()
             await asyncio.sleep(plan.pause)
             hub.resume()
-        for each in participants:
-            each.finish()
+        for participant in participants:
+            participant.finish()
         _, unfinished = await asyncio.wait(foreground_tasks, timeout=plan.patience)
         faults += [f"did not complete: {foreground_tasks[task]}" for task in unfinished]
     finally:
@@ -171,9 +176,9 @@ def _hub_report(hub: KillableHub, unfinished: list[str]) -> Report:
 
 
 def _show_progress(number: int, kills: int, participants: list[Participant], faults: list[str]) -> None:
-    reports = [each.report() for each in participants]
-    figures = [f"{sum(each.figures[name] for each in reports)} {name}" for name in ("requests", "answered")]
-    total = len(faults) + sum(len(each.wrong) + len(each.failures) for each in reports)
+    reports = [report.report() for report in participants]
+    figures = [f"{sum(report.figures[name] for report in reports)} {name}" for name in ("requests", "answered")]
+    total = len(faults) + sum(len(report.wrong) + len(report.failures) for report in reports)
     text = f"kill {number} of {kills}: {', '.join(figures)}, {total} faults"
     print(f"\r{text:79}", end="", file=sys.stderr, flush=True)
 

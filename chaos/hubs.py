@@ -41,39 +41,38 @@ class HubAddress:
 
 
 class KillableHub(HubAddress):
-    """The hub under test."""
+    """Hub under test.
+
+    Args:
+        store: The file of the store.
+        flags: Further arguments of `fiveways serve`.
+        host: The address that it listens on.
+        prefix: A command that runs it, such as `ip netns exec NAME`.
+    """
 
     def __init__(self, store: Path, *flags: str, host: str = "127.0.0.1", prefix: Sequence[str] = ()) -> None:
-        """Prepare it.
-
-        Args:
-            store: The file of the store.
-            flags: Further arguments of `fiveways serve`.
-            host: The address that it listens on.
-            prefix: A command that runs it, such as `ip netns exec NAME`.
-        """
         super().__init__(host, low_port(), low_port())
         self.kills = 0
         self.log = store.with_name("hub.log")
-        """Errors that the hub logged."""
+        """The log of the hub, level error."""
         self._store = store
         self._flags = flags
         self._prefix = prefix
         self._process: Process | None = None
         self.ready = asyncio.Event()
-        """Set while it runs and takes signals."""
+        """Set while the hub runs and handles signals."""
 
     async def start(self) -> None:
-        """Run it until it is killed."""
-        wanted = (f"store.path={self._store}", "log.level=error", "zmq.listen=true", f"zmq.port={self.zmq_port}")
-        settings = (part for each in wanted for part in ("--set", each))
+        """Start the hub and wait until it is ready."""
+        options = (f"store.path={self._store}", "log.level=error", "zmq.listen=true", f"zmq.port={self.zmq_port}")
+        settings = (part for option in options for part in ("--set", option))
         self.lives.append(HubLifetime(monotonic()))
         arguments = ("--host", self.host, "--port", str(self.port), *settings, *self._flags)
         self._process, _ = await serve(*arguments, log=self.log, prefix=self._prefix)
         self.ready.set()
 
     async def kill(self) -> None:
-        """End it as a power cut would, but for what the system has in memory."""
+        """Kill the process (SIGKILL); unlike a power cut, data in the page cache survives."""
         assert self._process is not None
         self.ready.clear()
         self.lives[-1].killed = monotonic()

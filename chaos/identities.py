@@ -145,9 +145,9 @@ class UnauthorizedPeer(Participant):
         request = f"outside-{next(self._numbers)}"
         messages: list[dict[str, Any]] = [{"t": "vault-open", "r": request, "d": [1]}]
         for _ in range(3):
-            answers = [each for each in await connection.post(messages, 2.0) if each.get("i") == request]
+            answers = [answer for answer in await connection.post(messages, 2.0) if answer.get("i") == request]
             if answers:
-                await connection.post([{"i": each["a"]} for each in answers])
+                await connection.post([{"i": answer["a"]} for answer in answers])
                 return answers
             messages = []
         return []

@@ -61,7 +61,8 @@ def _audit(journal: Path, acknowledged: Iterable[Acknowledgement], lives: list[H
         if acknowledgement.request not in answered:
             report.lost += 1
             report.wrong.append(
-                f"no acceptance or answer of {acknowledgement.request}, {life.killed - acknowledgement.received_at:.3f} s before a kill"
+                f"no acceptance or answer of {acknowledgement.request}, "
+                f"{life.killed - acknowledgement.received_at:.3f} s before a kill"
             )
         if acknowledgement.sent_at >= life.started and acknowledgement.request not in received:
             report.lost += 1

@@ -51,8 +51,8 @@ def main() -> int:
 
 def run(folder: Path, kills: int, frames: int, random: Random, longest: float) -> list[str]:
     """Kill the pipeline `kills` times; return the differences at the end."""
-    segments = 3 * kills + 2
-    sample = Options(frames, seed=random.randrange(1 << 30), segment=-(-frames // segments))
+    segment_count = 3 * kills + 2
+    sample = Options(frames, seed=random.randrange(1 << 30), segment=-(-frames // segment_count))
     Capture(folder / "made", folder / "truth", sample).write()
     segments = sorted((folder / "made").glob("*.parquet"))
     journal, out = folder / "journal", folder / "stream"
@@ -130,7 +130,8 @@ def _differences(stream: Path, batch: Path) -> Iterator[str]:
     names = {folder.name for out in (stream, batch) for folder in out.iterdir() if folder.is_dir()}
     for name in sorted(folder for folder in names if not folder.startswith("_")):
         if (stream_rows := _rows(stream / name)) != (batch_rows := _rows(batch / name)):
-            yield f"{name}: {len(stream_rows)} rows and {len(batch_rows)}, of which {len(set(stream_rows) ^ set(batch_rows))} differ"
+            differing = len(set(stream_rows) ^ set(batch_rows))
+            yield f"{name}: {len(stream_rows)} rows and {len(batch_rows)}, of which {differing} differ"
 
 
 def _rows(folder: Path) -> list[str]:

@@ -79,7 +79,7 @@ class Requester(Participant):
         """Run the timers of the conversation that are due."""
         deadline, now = self.conversation.deadline(), self._loop.time()
         if deadline is not None and deadline <= now:
-            for message in self.conversation._X(now):
+            for message in self.conversation.wake(now):
                 self._handle_message(message)
 
     def _handle_message(self, message: HubMessage) -> None:
@@ -114,7 +114,7 @@ class HttpRequester(Requester):
         try:
             while not self.is_done:
                 self.send_requests()
-                self._X()
+                self.wake()
                 packets = self.conversation.take_packets() or [Packet(b"[]")]
                 for packet in packets:
                     await self._post(reader, writer, packet.payload, 0.1 if packet is packets[-1] else 0.0)
@@ -167,7 +167,7 @@ class WebSocketRequester(Requester):
             self.conversation.reconnect(self._loop.time())
             while not self._is_lost and not self.is_done:
                 self.send_requests()
-                self._X()
+                self.wake()
                 self._write()
                 await asyncio.sleep(_TICK)
         if not self._is_lost:

@@ -114,4 +114,4 @@ KINDS_OF_PARTICIPANTS: Final = (*_FACTORIES, JOURNAL)
 
 def make_participants(context: RunContext) -> list[Participant]:
     """Return the chosen participants."""
-    return [each for name, make in _FACTORIES.items() if name in context.chosen for each in make(context)]
+    return [participant for name, make in _FACTORIES.items() if name in context.chosen for participant in make(context)]

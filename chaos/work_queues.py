@@ -88,9 +88,9 @@ class LrpmProducer(Producer):
         async with await RawLrpm.connect(self.hub.host, self.hub.port) as peer:
             while not self.is_finishing:
                 pushes = [self._push(peer, self._next()) for _ in range(_AT_ONCE)]
-                for each in await asyncio.gather(*pushes, return_exceptions=True):
-                    if each is not None:
-                        raise each
+                for error in await asyncio.gather(*pushes, return_exceptions=True):
+                    if error is not None:
+                        raise error
                 await self._pause()
 
     async def _push(self, peer: RawPeer, number: int) -> None:

@@ -1,4 +1,4 @@
-"""One protocol under atheris, which guides its inputs by the coverage of our code; `fuzz_protocol` starts it."""
+"""Fuzzing of one protocol with atheris, guided by code coverage; `fuzz_protocol` starts it."""
 
 import sys
 
@@ -12,7 +12,7 @@ with atheris.instrument_imports(include=["fiveways"]):
 
 
 def test_one_input(data: bytes) -> None:
-    """Called by the engine, for ever."""
+    """Try one input; the engine calls this in a loop."""
     try_input(spec, data)
 
 

@@ -1,4 +1,4 @@
-"""The application inside the fuzzed hub: it uses whatever an application can ask of the hub and of its callers."""
+"""The application inside the fuzzed hub; it uses every feature that an application has."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -6,8 +6,8 @@ from collections.abc import AsyncIterator
 import fiveways
 
 
-def made() -> fiveways.App:
-    """Return a new application; an error that a peer can cause is one of its own failures."""
+def create_app() -> fiveways.App:
+    """Return a new application; errors that a peer can cause become failures."""
     app = fiveways.App()
 
     @app.method("app.add")
@@ -47,7 +47,7 @@ def made() -> fiveways.App:
     async def work(data: object) -> None:
         await asyncio.sleep(0.5)
         if data is None:
-            raise fiveways.Fail("there is nothing in it")
+            raise fiveways.Fail("the job is empty")
 
     @app.on("t.*")
     async def on_topic(_event: fiveways.Event) -> None:

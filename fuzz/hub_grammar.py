@@ -1,10 +1,10 @@
-"""The grammar of the hub's fuzzer: what a client may say, as the hub's own words, and what it answers."""
+"""The grammar of the hub fuzzer: random messages of a client, and random responses."""
 
 from random import Random
 from typing import Final
 
 from fiveways.errors import Reason
-from fiveways.model import messages as words
+from fiveways.model import messages as msgs
 from fiveways.model import topics
 from fiveways.model.topics import Pattern, Topic
 from fiveways.wire.payload import Json, Payload, Value
@@ -31,14 +31,14 @@ _VALUES: Final[tuple[object, ...]] = (
     {"a": 1},
 )
 _GLOBS: Final = ("*", "j*", "m*", "x", "b*", "gamma")
-_HELD: Final = ("requests", "jobs", "values")
+_STORED_KINDS: Final = ("requests", "jobs", "values")
 _KINDS: Final = ("unary", "unary", "unary", "server", "client", "both")
-_SHARES: Final = ("", "", "round_robin", "random", "first", "open")
+_SHARINGS: Final = ("", "", "round_robin", "random", "first", "open")
 _POLICIES: Final = ("", "", "skip", "close", "unsubscribe", "block")
 
 
 def body(random: Random) -> Payload:
-    """A body of any kind."""
+    """Return a body of any kind."""
     kind = random.random()
     if kind < 0.3:
         return Value(random.choice(_TEXTS))
@@ -48,29 +48,29 @@ def body(random: Random) -> Payload:
 
 
 def small(random: Random) -> Payload:
-    """A body that every protocol can carry and the store can hold."""
+    """Return a body that every protocol can carry and the store can hold."""
     return Value(random.choice((None, 1, "x", [1, 2], {"a": "b"})))
 
 
 def topic(random: Random) -> Topic:
-    """A topic."""
+    """Return a topic."""
     return topics.parse(random.choice(TOPICS), topics.UMQ)
 
 
 def pattern(random: Random) -> Pattern:
-    """A pattern, in the style of UMQ or MQTT."""
+    """Return a pattern, in the style of UMQ or MQTT."""
     text = random.choice(PATTERNS)
     return topics.parse_pattern(text, topics.MQTT if set("/+#") & set(text) else topics.UMQ)
 
 
 def request(
     random: Random, name: str, attachments: tuple[str, ...], tokens: list[str], peers: list[str]
-) -> words.HubMessage:
-    """Something that is answered with a result or a failure."""
-    method, pick = random.choice(METHODS), random.random()
-    if pick < 0.3:
+) -> msgs.HubMessage:
+    """Return a message that gets a result or a failure."""
+    method, draw = random.choice(METHODS), random.random()
+    if draw < 0.3:
         streams = random.random() < 0.3
-        return words.Call(
+        return msgs.Call(
             name,
             method,
             body(random),
@@ -81,13 +81,13 @@ def request(
             progress=random.random() < 0.2,
             extras={"note": Value("n")} if random.random() < 0.1 else None,
         )
-    if pick < 0.42:
-        return words.Call(name, method, small(random))
-    if pick < 0.6:
-        return words.Call(name, *_built_in(random, peers))
-    if pick < 0.65:
-        return words.Call(name, random.choice([*tokens[-4:], "none"]), small(random), callback=True)
-    return _about_names_and_topics(random, name, attachments)
+    if draw < 0.42:
+        return msgs.Call(name, method, small(random))
+    if draw < 0.6:
+        return msgs.Call(name, *_built_in(random, peers))
+    if draw < 0.65:
+        return msgs.Call(name, random.choice([*tokens[-4:], "none"]), small(random), callback=True)
+    return _registration_or_topic(random, name, attachments)
 
 
 def _built_in(random: Random, peers: list[str]) -> tuple[str, Payload]:
@@ -103,8 +103,8 @@ def _built_in(random: Random, peers: list[str]) -> tuple[str, Payload]:
         *(("hub.redrive", {"queue": queue, "job": random.randrange(1, 10)}),) * 2,
         *(("hub.drop", {"queue": queue, "job": random.randrange(1, 10)}),) * 2,
         ("hub.get", ["v", random.choice(peers)]),
-        ("hub.owed", {"kind": random.choice(("", *_HELD))}),
-        *(("hub.purge", {"kind": random.choice(_HELD), "name": random.choice(_GLOBS)}),) * 2,
+        ("hub.owed", {"kind": random.choice(("", *_STORED_KINDS))}),
+        *(("hub.purge", {"kind": random.choice(_STORED_KINDS), "name": random.choice(_GLOBS)}),) * 2,
         ("hub.peers", None),
         ("hub.peers", {"peer": random.choice(peers)}),
         ("hub.queues", None),
@@ -125,65 +125,67 @@ def _built_in(random: Random, peers: list[str]) -> tuple[str, Payload]:
     return method, Value(value)
 
 
-def _about_names_and_topics(random: Random, name: str, attachments: tuple[str, ...]) -> words.HubMessage:
-    method, where, subscription = random.choice(METHODS), topic(random), f"s{random.randrange(4)}"
-    share, kind, policy = random.choice(_SHARES), random.choice(_KINDS), random.choice(_POLICIES)
+def _registration_or_topic(random: Random, name: str, attachments: tuple[str, ...]) -> msgs.HubMessage:
+    method, published_topic, subscription = random.choice(METHODS), topic(random), f"s{random.randrange(4)}"
+    share, kind, policy = random.choice(_SHARINGS), random.choice(_KINDS), random.choice(_POLICIES)
     is_route = random.random() < 0.15
-    offered = random.choice(ROUTES) if is_route else method
-    said: tuple[words.HubMessage, ...] = (
-        *(words.Register(name, offered, route=is_route, kind=kind, share=share, doc=random.choice(("", "text"))),) * 6,
-        words.Unregister(name, offered, route=is_route),
-        *(words.Subscribe(name, pattern(random), subscription, random.random() < 0.3, policy),) * 4,
-        words.Unsubscribe(name, subscription),
-        *(words.Publish(name, where, body(random), attachments, random.random() < 0.5, random.random() < 0.2),) * 4,
-        words.CloseTopic(name, where),
-        words.SetVariable(name, random.choice("vw"), body(random), attachments),
-        words.UnsetVariable(name, "v"),
-        words.Discover(name, random.choice(("", "hub", "beta", "route.", "alpha", "*"))),
+    registered = random.choice(ROUTES) if is_route else method
+    choices: tuple[msgs.HubMessage, ...] = (
+        *(msgs.Register(name, registered, route=is_route, kind=kind, share=share, doc=random.choice(("", "text"))),)
+        * 6,
+        msgs.Unregister(name, registered, route=is_route),
+        *(msgs.Subscribe(name, pattern(random), subscription, random.random() < 0.3, policy),) * 4,
+        msgs.Unsubscribe(name, subscription),
+        *(msgs.Publish(name, published_topic, body(random), attachments, random.random() < 0.5, random.random() < 0.2),)
+        * 4,
+        msgs.CloseTopic(name, published_topic),
+        msgs.SetVariable(name, random.choice("vw"), body(random), attachments),
+        msgs.UnsetVariable(name, "v"),
+        msgs.Discover(name, random.choice(("", "hub", "beta", "route.", "alpha", "*"))),
     )
-    return random.choice(said)
+    return random.choice(choices)
 
 
-def remark(random: Random, open_ids: list[str]) -> words.HubMessage:
-    """Something that is not answered."""
-    some = random.choice(open_ids[-6:] or ["none"])
-    said: tuple[words.HubMessage, ...] = (
-        words.Part(some, body(random), random.random() < 0.3),
-        words.Part(some, None, last=True),
-        words.Cancel(some),
-        words.Acknowledged(some),
-        words.Publish(None, topic(random), body(random), (), random.random() < 0.5),
-        words.Unsubscribe(None, f"s{random.randrange(4)}"),
-        words.SetVariable(None, "v", body(random)),
-        words.Result(str(random.randrange(50))),
-        words.Update("u", body(random)),
-        words.UpdatesClosed("u"),
+def one_way(random: Random, open_ids: list[str]) -> msgs.HubMessage:
+    """Return a message without a response."""
+    message_id = random.choice(open_ids[-6:] or ["none"])
+    choices: tuple[msgs.HubMessage, ...] = (
+        msgs.Part(message_id, body(random), random.random() < 0.3),
+        msgs.Part(message_id, None, last=True),
+        msgs.Cancel(message_id),
+        msgs.Acknowledged(message_id),
+        msgs.Publish(None, topic(random), body(random), (), random.random() < 0.5),
+        msgs.Unsubscribe(None, f"s{random.randrange(4)}"),
+        msgs.SetVariable(None, "v", body(random)),
+        msgs.Result(str(random.randrange(50))),
+        msgs.Update("u", body(random)),
+        msgs.UpdatesClosed("u"),
     )
-    return random.choice(said)
+    return random.choice(choices)
 
 
-def answer(random: Random, asked: words.HubMessage, attachments: tuple[str, ...]) -> words.HubMessage:
-    """An answer, or a part of one, to what the hub asked."""
-    name = str(getattr(asked, "id", ""))
-    if isinstance(asked, words.Discover):
-        told: tuple[words.HubMessage, ...] = (
-            words.Description(name, ("x", "s.y", "bad\n"), ("s",)),
-            words.Description(name, doc="d"),
-            words.Failure(name, Reason.NO_SUCH_METHOD),
+def answer(random: Random, request_: msgs.HubMessage, attachments: tuple[str, ...]) -> msgs.HubMessage:
+    """Return a response, or a part of one, to a request of the hub."""
+    name = str(getattr(request_, "id", ""))
+    if isinstance(request_, msgs.Discover):
+        choices: tuple[msgs.HubMessage, ...] = (
+            msgs.Description(name, ("x", "s.y", "bad\n"), ("s",)),
+            msgs.Description(name, doc="d"),
+            msgs.Failure(name, Reason.NO_SUCH_METHOD),
         )
-        return random.choice(told)
-    pick = random.random()
-    if pick < 0.5:
-        return words.Result(name, small(random))
-    if pick < 0.6:
-        return words.Result(name, body(random), attachments)
-    if pick < 0.75:
+        return random.choice(choices)
+    draw = random.random()
+    if draw < 0.5:
+        return msgs.Result(name, small(random))
+    if draw < 0.6:
+        return msgs.Result(name, body(random), attachments)
+    if draw < 0.75:
         reason = random.choice(
             (Reason.RAISED, Reason.OVERLOADED, Reason.NO_SUCH_METHOD, Reason.NO_SUCH_CALLBACK, Reason.BAD_ARGUMENTS)
         )
-        return words.Failure(name, reason, "no", data=body(random) if random.random() < 0.3 else None)
-    if pick < 0.8:
-        return words.Progress(name, body(random))
-    if pick < 0.9:
-        return words.Result(name, body(random), stream=True, last=False)
-    return words.Result(name, None if random.random() < 0.5 else body(random), stream=True)
+        return msgs.Failure(name, reason, "no", data=body(random) if random.random() < 0.3 else None)
+    if draw < 0.8:
+        return msgs.Progress(name, body(random))
+    if draw < 0.9:
+        return msgs.Result(name, body(random), stream=True, last=False)
+    return msgs.Result(name, None if random.random() < 0.5 else body(random), stream=True)

@@ -1,4 +1,4 @@
-"""One story of a hub: several clients of different protocols, restarts and kills, and at the end nothing is left."""
+"""A scenario of the hub fuzzer: clients of several protocols, restarts and kills, and a final check for leftovers."""
 
 import asyncio
 import logging
@@ -11,13 +11,13 @@ from typing import Any, Final, Self
 
 import msgspec
 
-from fiveways.model import messages as words
+from fiveways.model import messages as msgs
 from fuzz import hub_grammar
 from fuzz.fuzz_target import PropertyViolated
 from fuzz.hub_clients import KINDS, Client
 from fuzz.hub_simulation import OTHER_SETTINGS, PEER_TTL, REQUEST_TTL, SETTINGS, SimulatedHub
 from fuzz.hub_state import check, check_durable, check_empty
-from fuzz.virtual_time import VirtualLoop, replaced
+from fuzz.virtual_time import VirtualLoop, simulated_environment
 from tests.support.store_helpers import Model
 
 _WEIGHTS: Final = {
@@ -38,15 +38,15 @@ _WEIGHTS: Final = {
     "full": 0.7,
     "room": 1,
 }
-_PASSES: Final = 20_000
-"""Loop iterations after which a hub that is never done with a frame is stuck."""
-_LAST_PASSES: Final = 50
-"""Loop iterations for the tasks of a hub that is killed."""
-_SILENCE: Final = 3 * PEER_TTL
+_MAX_ITERATIONS: Final = 20_000
+"""Event loop iterations after which a hub that still has work counts as stuck."""
+_LAST_ITERATIONS: Final = 50
+"""Event loop iterations for the tasks of a killed hub."""
+_EXPIRY: Final = 3 * PEER_TTL
 
 
 class HubScenarioStep(msgspec.Struct, frozen=True, array_like=True):
-    """One thing that happens. Everything in it is chosen by its own seed, so that others can be left out."""
+    """One step. Its own seed makes all its choices, so other steps can be removed."""
 
     kind: str
     client: int
@@ -54,22 +54,22 @@ class HubScenarioStep(msgspec.Struct, frozen=True, array_like=True):
 
 
 class HubScenario(msgspec.Struct, frozen=True):
-    """All that is needed to repeat it."""
+    """All that is needed to repeat a scenario."""
 
     seed: int
     clients: list[str]
     damage: float
-    """The part of the clients' frames that is damaged."""
+    """Fraction of the clients' frames that are damaged."""
     delay: float
-    """Seconds for which changes wait before the store writes them."""
+    """Seconds for which changes are queued before the store writes them."""
     has_broker: bool
     has_app: bool
     is_recorded: bool
     steps: list[HubScenarioStep]
 
     @classmethod
-    def made(cls, seed: int, length: int = 0) -> Self:
-        """Make a story up."""
+    def random(cls, seed: int, length: int = 0) -> Self:
+        """Return a random scenario."""
         random = Random(seed)
         clients = random.sample(KINDS, 3) + random.choices(KINDS, k=random.choice((1, 2, 4))) + ["nq"]
         damage = random.choice((0.0, 0.0, 0.05, 0.3))
@@ -81,31 +81,31 @@ class HubScenario(msgspec.Struct, frozen=True):
 
 
 class _ErrorCollector(logging.Handler):
-    """Collects what was logged as an error, and what the loop caught."""
+    """Collects errors of the log and exceptions that the event loop caught."""
 
     def __init__(self) -> None:
         super().__init__(logging.ERROR)
-        self.found: list[Exception] = []
+        self.errors: list[Exception] = []
         self.is_full = False
-        """The store had no room, which is worth an error."""
+        """The disk of the store is full: errors of the persister are expected."""
         self.is_muted = False
 
     def emit(self, record: logging.LogRecord) -> None:
-        """Take an error."""
+        """Take an error from the log."""
         if not (self.is_full and record.name == "fiveways.persister"):
             self._add(record.exc_info[1] if record.exc_info else None, record.getMessage())
 
     def caught(self, _loop: object, context: dict[str, Any]) -> None:
-        """Take what no part of the hub has handled."""
+        """Take an exception that no task handled."""
         self._add(context.get("exception"), str(context.get("message")))
 
     def _add(self, error: object, text: str) -> None:
         if not self.is_muted:
-            self.found.append(error if isinstance(error, Exception) else PropertyViolated(text))
+            self.errors.append(error if isinstance(error, Exception) else PropertyViolated(text))
 
     @contextmanager
     def listening(self) -> Iterator[None]:
-        """Listen to the log; nothing of it is printed."""
+        """Collect errors from the log; print nothing."""
         log = logging.getLogger("fiveways")
         before = log.propagate
         log.addHandler(self)
@@ -118,21 +118,20 @@ class _ErrorCollector(logging.Handler):
 
 
 class HubScenarioRunner:
-    """Plays one story."""
+    """Runs one scenario; its store is in `folder`."""
 
-    def __init__(self, story: HubScenario, folder: Path) -> None:
-        """Make it; the store is put into the folder."""
+    def __init__(self, scenario: HubScenario, folder: Path) -> None:
         self.inputs = 0
-        """Frames that were given to hubs."""
+        """Frames that hubs received."""
         self.done: Counter[str] = Counter()
-        """Which steps were done, and how many words of which kind came out of it."""
-        self._story, self._path = story, folder / f"{story.seed}.db"
+        """Steps that were executed, by kind."""
+        self._scenario, self._path = scenario, folder / f"{scenario.seed}.db"
         self._loop = VirtualLoop()
-        self._finds = _ErrorCollector()
+        self._errors = _ErrorCollector()
         self._model = Model()
         self._tokens: list[str] = []
         self._peers: list[str] = ["nobody"]
-        self._clients = [self._client(number, kind) for number, kind in enumerate(story.clients)]
+        self._clients = [self._client(number, kind) for number, kind in enumerate(scenario.clients)]
         self._posts: set[asyncio.Task[None]] = set()
 
     def _client(self, number: int, kind: str) -> Client:
@@ -141,11 +140,11 @@ class HubScenarioRunner:
     def _count(self) -> None:
         self.inputs += 1
 
-    def play(self) -> None:
-        """Play it; whatever is raised is a find."""
+    def run(self) -> None:
+        """Run the scenario; every exception is a finding."""
         loop = self._loop
-        loop.set_exception_handler(self._finds.caught)
-        with replaced(Random(self._story.seed)), self._finds.listening():
+        loop.set_exception_handler(self._errors.caught)
+        with simulated_environment(Random(self._scenario.seed)), self._errors.listening():
             try:
                 loop.run_until_complete(self._run())
             finally:
@@ -156,7 +155,7 @@ class HubScenarioRunner:
 
     async def _run(self) -> None:
         await self._begin()
-        for step in self._story.steps:
+        for step in self._scenario.steps:
             await self._step(step)
             await self._settle()
         await self._end()
@@ -164,60 +163,60 @@ class HubScenarioRunner:
     # A hub's life.
 
     async def _begin(self) -> None:
-        self._life = life = SimulatedHub(
-            self._path, self._said_at_broker, has_broker=self._story.has_broker, has_app=self._story.has_app
+        self._hub = hub = SimulatedHub(
+            self._path, self._publish_at_broker, has_broker=self._scenario.has_broker, has_app=self._scenario.has_app
         )
-        if self._story.is_recorded:
-            life.record()
-        loaded, expected = await life.start(self._model, self._story.delay)
+        if self._scenario.is_recorded:
+            hub.record()
+        loaded, expected = await hub.start(self._model, self._scenario.delay)
         for name in ("peers", "requests", "answers", "jobs", "dead_jobs", "retained"):
             check(f"loaded {name}", getattr(loaded, name), getattr(expected, name))
-        check("loaded tombs", set(loaded.tombstones), set(expected.tombstones))
+        check("loaded tombstones", set(loaded.tombstones), set(expected.tombstones))
         await self._settle()
         await self._flush()
 
     async def _flush(self) -> None:
-        """Wait until the store has written everything, and compare it with the hub."""
-        self._life.store.fill(is_full=False)
+        """Wait until the store has written everything, then compare it with the hub."""
+        self._hub.store.fill(is_full=False)
         for _ in range(20):
-            if not (self._life.store.waiting or self._life.exchange.persister.backlog_size):
+            if not (self._hub.store.waiting or self._hub.exchange.persister.backlog_size):
                 break
-            await asyncio.sleep(1.0 if self._life.exchange.persister.backlog_size else self._story.delay)
+            await asyncio.sleep(1.0 if self._hub.exchange.persister.backlog_size else self._scenario.delay)
             await self._settle()
-        check_durable(self._life, self._model, self._loop.time())
+        check_durable(self._hub, self._model, self._loop.time())
 
     async def _stop(self) -> None:
         await self._flush()
         for client in self._clients:
             client.pause(is_paused=False)
-        await self._life.server.stop()
-        await self._vanish()
+        await self._hub.server.stop()
+        await self._kill()
 
-    async def _vanish(self) -> None:
-        """End all that went on in the process of the hub; what its tasks do at their end reaches nobody."""
-        self._life.store.kill()
-        self._finds.is_muted = True
+    async def _kill(self) -> None:
+        """End everything in the hub process; output of its tasks during cancellation is dropped."""
+        self._hub.store.kill()
+        self._errors.is_muted = True
         for client in self._clients:
             client.cut()
         for task in asyncio.all_tasks(self._loop):
             if task is not asyncio.current_task():
                 task.cancel()
-        for _ in range(_LAST_PASSES):
+        for _ in range(_LAST_ITERATIONS):
             await asyncio.sleep(0)
         self._loop.forget_all()
-        self._life.dissolve()
-        self._finds.is_muted = False
+        self._hub.dissolve()
+        self._errors.is_muted = False
 
     async def _settle(self) -> None:
-        """Let everybody do what they can do at once."""
-        for _ in range(_PASSES):
+        """Run the event loop until nothing is ready."""
+        for _ in range(_MAX_ITERATIONS):
             if not self._loop.is_busy:
                 break
             await asyncio.sleep(0)
         else:
-            raise PropertyViolated("the hub is never done")
-        if self._finds.found:
-            raise self._finds.found[0]
+            raise PropertyViolated("the hub does not become idle")
+        if self._errors.errors:
+            raise self._errors.errors[0]
 
     async def _wait(self, seconds: float) -> None:
         await asyncio.sleep(seconds)
@@ -226,29 +225,29 @@ class HubScenarioRunner:
             client.wake()
         await self._settle()
 
-    def _said_at_broker(self, topic: str, payload: bytes) -> None:
+    def _publish_at_broker(self, topic: str, payload: bytes) -> None:
         for client in self._clients:
             if client.kind == "mqtt-rpc":
-                self._loop.call_soon(client.said_at_broker, topic, payload)
+                self._loop.call_soon(client.receive_publication, topic, payload)
 
     # Steps.
 
     async def _step(self, step: HubScenarioStep) -> None:
-        client, chance = self._clients[step.client], Random(step.seed)
+        client, random = self._clients[step.client], Random(step.seed)
         self.done[step.kind] += 1
         match step.kind:
             case "act":
-                await self._connected(client)
-                client.act(chance, self._story.damage)
+                await self._connect(client)
+                client.act(random, self._scenario.damage)
             case "answer":
-                client.answer(chance, self._story.damage)
+                client.answer(random, self._scenario.damage)
             case "garble":
-                await self._connected(client)
-                client.garble(chance)
+                await self._connect(client)
+                client.garble(random)
             case "tick":
-                await self._wait(chance.choice((0.001, 0.02, 0.3)))
+                await self._wait(random.choice((0.001, 0.02, 0.3)))
             case "wait":
-                await self._wait(chance.choice((1.0, 5.0, 21.0, 70.0)))
+                await self._wait(random.choice((1.0, 5.0, 21.0, 70.0)))
             case "cut":
                 client.cut()
             case "leave":
@@ -256,46 +255,46 @@ class HubScenarioRunner:
             case "pause" | "resume":
                 client.pause(is_paused=step.kind == "pause")
             case "post":
-                self._post(client, chance)
+                self._post(client, random)
             case "stop":
                 await self._stop()
                 await self._begin()
             case "kill":
-                await self._vanish()
+                await self._kill()
                 await self._begin()
             case "flood":
-                await self._connected(client)
-                client.flood(chance)
+                await self._connect(client)
+                client.flood(random)
             case "full" | "room":
-                self._finds.is_full |= step.kind == "full"
-                self._life.store.fill(is_full=step.kind == "full")
+                self._errors.is_full |= step.kind == "full"
+                self._hub.store.fill(is_full=step.kind == "full")
             case "reload":
-                self._life.reload(chance.choice((SETTINGS, OTHER_SETTINGS)))
+                self._hub.reload(random.choice((SETTINGS, OTHER_SETTINGS)))
             case _:
-                raise PropertyViolated(f"there is no step {step.kind}")
+                raise PropertyViolated(f"unknown step {step.kind}")
 
-    async def _connected(self, client: Client) -> None:
+    async def _connect(self, client: Client) -> None:
         if client.link is None:
-            client.connect(self._life)
+            client.connect(self._hub)
             await self._settle()
 
-    def _post(self, client: Client, chance: Random) -> None:
+    def _post(self, client: Client, random: Random) -> None:
         if client.kind == "nq":
             client.cut()
-            task = self._loop.create_task(client.post(self._life, chance.choice((0.0, 0.0, 2.0))))
+            task = self._loop.create_task(client.post(self._hub, random.choice((0.0, 0.0, 2.0))))
             self._posts.add(task)
             task.add_done_callback(self._posts.discard)
 
     # The end.
 
     async def _end(self) -> None:
-        self._life.reload(SETTINGS)
-        self._life.store.fill(is_full=False)
+        self._hub.reload(SETTINGS)
+        self._hub.store.fill(is_full=False)
         await self._answer_all()
         for client in self._clients:
             client.leave()
         await self._wait(1.0)
-        await self._wait(_SILENCE)
+        await self._wait(_EXPIRY)
         await self._check_empty()
         await self._stop()
         await self._begin()
@@ -303,13 +302,13 @@ class HubScenarioRunner:
         await self._stop()
 
     async def _check_empty(self) -> None:
-        await self._life.empty()
+        await self._hub.empty()
         await self._wait(100.0)
         await self._flush()
-        check_empty(self._life, self._model, self._loop.time())
+        check_empty(self._hub, self._model, self._loop.time())
 
     async def _answer_all(self) -> None:
-        """Let workers answer all that is open: each request that the hub has accepted must be answered."""
+        """Answer all pending requests; every accepted request must get a response."""
         helper = self._client(len(self._clients), "umq")
         self._clients.append(helper)
         for client in self._clients:
@@ -318,12 +317,12 @@ class HubScenarioRunner:
         until = self._loop.time() + REQUEST_TTL + 100.0
         while self._loop.time() < until:
             for client in self._clients:
-                await self._connected(client)
+                await self._connect(client)
             for method in hub_grammar.METHODS:
-                helper.ask(words.Register(f"h{method}", method, share="round_robin"))
+                helper.send_request(msgs.Register(f"h{method}", method, share="round_robin"))
             for client in self._clients:
                 client.serve()
             await self._wait(7.0)
         for client in self._clients:
-            if client.kind == "nq" and client.is_trusting:
+            if client.kind == "nq" and client.is_undamaged:
                 check(f"accepted and not answered, of client {client.number}", client.accepted, set())

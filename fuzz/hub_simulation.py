@@ -1,4 +1,4 @@
-"""One hub process as the fuzzer sees it: a real server without sockets, from its start to its stop or its kill."""
+"""One hub process as the hub fuzzer runs it: a real server without sockets, from its start to its stop or kill."""
 
 import asyncio
 from collections.abc import Callable, Sequence
@@ -85,20 +85,20 @@ OTHER_SETTINGS: Final = replace(
     calls=CallSettings(timeout=5.0),
     auth=replace(SETTINGS.auth, call=("alpha", "beta.*", "hub.*"), subscribe=("t.*",), pull=("mail",)),
 )
-"""Settings to take over while the hub runs: rights that are taken away."""
+"""Settings for a reload: some permissions are withdrawn."""
 
 
 class FakeBroker:
-    """A broker's link that needs no socket. Its only other client is the fuzzer."""
+    """A link to a broker without a socket. Its only other client is the fuzzer."""
 
     transport = "mqtt"
     is_loopback = True
     remote = "127.0.0.1:1883"
     is_full = False
 
-    def __init__(self, receiver: Any, said: Callable[[str, bytes], None]) -> None:  # noqa: ANN401  a BrokerPeer
+    def __init__(self, receiver: Any, on_publish: Callable[[str, bytes], None]) -> None:  # noqa: ANN401  a BrokerPeer
         self._receiver = receiver
-        self._said = said
+        self._on_publish = on_publish
         self._loop = asyncio.get_running_loop()
         self._is_closed = False
 
@@ -106,59 +106,63 @@ class FakeBroker:
         """Accept all filters."""
 
     async def unsubscribe(self, filters: Sequence[str]) -> None:
-        """Accept it."""
+        """Accept all filters."""
 
     def publish(self, topic: str, payload: bytes, *, qos: int = 1, retain: bool = False) -> None:
-        """Give the hub its own claims, and all else to the fuzzer."""
+        """Return the hub's own election messages to it; pass all others to the fuzzer."""
         if self._is_closed:
             return
         if topic.startswith(CLAIMS_PREFIX):
             self._loop.call_soon(self.deliver, topic, payload)
         else:
-            self._said(topic, payload)
+            self._on_publish(topic, payload)
 
     def deliver(self, topic: str, payload: bytes, *, retained: bool = False) -> None:
-        """Give the hub a message."""
+        """Deliver a message to the hub."""
         if not self._is_closed:
             self._receiver.received(MqttMessage(topic, payload, retained, duplicate=False, qos=1))
 
     def unsent_bytes(self) -> int:
-        """Return 0: everything is taken at once."""
+        """Return 0: every write is complete at once."""
         return 0
 
     def close(self) -> None:
-        """Close."""
+        """Close the link."""
         self.abort()
 
     def abort(self) -> None:
-        """Close; the hub is told later, as by a socket."""
+        """Close the link; the hub is notified later, as by a socket."""
         if not self._is_closed:
             self._is_closed = True
             self._loop.call_soon(self._receiver.lost, "closed")
 
 
 class SimulatedHub:
-    """A server that listens nowhere: links are given to it."""
+    """A server without listening sockets; links are attached directly.
 
-    def __init__(self, path: Path, said: Callable[[str, bytes], None], *, has_broker: bool, has_app: bool) -> None:
-        """Make it for the store at `path`; what it publishes at the broker is passed to `said`."""
+    The store is at `path`; publications at the broker are passed to `on_publish`.
+    """
+
+    def __init__(
+        self, path: Path, on_publish: Callable[[str, bytes], None], *, has_broker: bool, has_app: bool
+    ) -> None:
         mqtt = SETTINGS.mqtt if has_broker else MqttSettings()
         self.settings = replace(SETTINGS, store=StoreSettings(str(path), settle=5.0), mqtt=mqtt)
-        self.server = server_module.Server(self.settings, hub_app.made() if has_app else None)
+        self.server = server_module.Server(self.settings, hub_app.create_app() if has_app else None)
         self.hub, self.exchange = self.server.exchange.hub, self.server.exchange
-        self.standings = self.server.resumable_sessions
+        self.resumable_sessions = self.server.resumable_sessions
         self.broker: FakeBroker | None = None
-        self._said = said
+        self._on_publish = on_publish
 
     async def start(self, model: Model, delay: float) -> tuple[StoreContents, StoreContents]:
-        """Start it on a store that should hold the model; return what the store gave it, and what it should give."""
+        """Start the hub on a store that should hold the model; return the loaded and the expected contents."""
         port: Any = self.server._port
 
         async def listen(_host: str, _port: int) -> list[tuple[str, int]]:
             return [("127.0.0.1", 1)]
 
         async def connect(_broker: object, receiver: object, **_: object) -> FakeBroker:
-            self.broker = FakeBroker(receiver, self._said)
+            self.broker = FakeBroker(receiver, self._on_publish)
             return self.broker
 
         port.listen = listen
@@ -170,30 +174,30 @@ class SimulatedHub:
 
     @property
     def store(self) -> InlineStore:
-        """Its store."""
+        """The store of the hub."""
         store = self.exchange.persister.store
         assert isinstance(store, InlineStore)
         return store
 
     def record(self) -> None:
-        """Record all frames, for nobody."""
-        self.exchange.frame_buffer = tape = FrameBuffer(lambda: int(unix_time() * 1e9))
+        """Journal all frames, and discard the records."""
+        self.exchange.frame_buffer = buffer = FrameBuffer(lambda: int(unix_time() * 1e9))
         self.hub.traffic.is_journaled = True
 
-        def turn() -> None:
-            while tape.take(1000) is not None:
+        def discard() -> None:
+            while buffer.take(1000) is not None:
                 pass
 
-        tape.flush = turn
+        buffer.flush = discard
 
     async def empty(self) -> None:
-        """End the sessions of the hub's own, behind the broker and in its process."""
-        side, self.server._mqtt = self.server._mqtt, None
-        if side is not None:
-            await side.stop()
-        local, self.server._local_peer = self.server._local_peer, None
-        if local is not None:
-            await local.stop()
+        """End the hub's own sessions at the broker and in its process."""
+        broker_peer, self.server._mqtt = self.server._mqtt, None
+        if broker_peer is not None:
+            await broker_peer.stop()
+        local_peer, self.server._local_peer = self.server._local_peer, None
+        if local_peer is not None:
+            await local_peer.stop()
 
     def dissolve(self) -> None:
         """Break reference cycles through objects that the garbage collector does not track (`gc=False`)."""
@@ -201,27 +205,27 @@ class SimulatedHub:
             session.handlers = {}
             session.calls_made.clear()
             session.calls_served.clear()
-        for table in (self.hub._sessions, self.exchange.participants, self.standings._by_id):
+        for table in (self.hub._sessions, self.exchange.participants, self.resumable_sessions._by_id):
             table.clear()
 
     def reload(self, settings: Settings) -> None:
-        """Take over new settings of the same store and broker."""
+        """Apply new settings with the same store and broker."""
         self.server.reload(replace(settings, store=self.settings.store, mqtt=self.settings.mqtt))
 
     def link(self, path: str, remote: str, token: str, peer: str) -> MemoryLink:
-        """Return a client's end of a new link."""
-        ours, theirs = link_pair(high_water=_HIGH_WATER)
-        ours.remote = theirs.remote = remote
+        """Return the client's end of a new link."""
+        client_end, hub_end = link_pair(high_water=_HIGH_WATER)
+        client_end.remote = hub_end.remote = remote
         endpoint = ENDPOINTS[path]
         if endpoint.accepts_post:
             request = self._request("GET", path, remote, token, peer)
-            theirs.attach(self.standings.connect(theirs, request, read_credentials(request)))
+            hub_end.attach(self.resumable_sessions.connect(hub_end, request, read_credentials(request)))
         else:
-            theirs.attach(self.server._connect_peer(theirs, endpoint, "", Credentials(bearer=token, remote=remote)))
-        return ours
+            hub_end.attach(self.server._connect_peer(hub_end, endpoint, "", Credentials(bearer=token, remote=remote)))
+        return client_end
 
     async def post(self, remote: str, token: str, peer: str, body: bytes, wait: str) -> Response:
-        """Return the answer to a POST of NQ."""
+        """Return the response to an NQ POST."""
         answer = self.server._handle_request(self._request("POST", "/nq", remote, token, peer, body, wait))
         return answer if isinstance(answer, Response) else await answer
 

@@ -1,9 +1,9 @@
-"""Inputs by chance: the vectors, damaged. Repeatable for a seed, and needs nothing but Python."""
+"""Random inputs: damaged vectors. Reproducible by seed, with the standard library only."""
 
 from collections.abc import Callable, Sequence
 from random import Random
 
-LONGEST = 4096
+MAX_SIZE = 4096
 TOKENS = (
     *(
         b"",
@@ -45,14 +45,14 @@ TOKENS = (
 )
 
 
-def mutated(random: Random, seeds: Sequence[bytes]) -> bytes:
-    """A seed, or two crossed, with one to eight things done to it."""
+def mutate(random: Random, seeds: Sequence[bytes]) -> bytes:
+    """Return a seed, or two crossed seeds, with one to eight mutations."""
     data = random.choice(seeds)
     if random.random() < 0.2:
         second = random.choice(seeds)
         data = data[: random.randint(0, len(data))] + second[random.randint(0, len(second)) :]
     for _ in range(random.choice((1, 1, 1, 2, 3, 8))):
-        data = random.choice(_DAMAGES)(random, data)[:LONGEST]
+        data = random.choice(_DAMAGES)(random, data)[:MAX_SIZE]
     return data
 
 

@@ -1,4 +1,4 @@
-"""An event loop with a virtual clock, and a store that writes in it: a story runs alike each time, and never waits."""
+"""An event loop with a virtual clock, and a store that writes in it: scenarios are reproducible and never wait."""
 
 import asyncio
 import sqlite3
@@ -20,11 +20,11 @@ from fiveways.store.writer_thread import Change, CommitFunction, Outcome, Writer
 from tests.support.store_helpers import Model
 
 EPOCH: Final = 1_700_000_000.0
-"""Unix time at which the loop's clock shows 0."""
+"""Unix time at time 0 of the loop's clock."""
 
 
 class VirtualLoop(asyncio.BaseEventLoop):
-    """Advances its clock to the next timer instead of waiting for it. There are no sockets and no threads in it."""
+    """An event loop that advances its clock to the next timer instead of waiting; no sockets, no threads."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -39,37 +39,37 @@ class VirtualLoop(asyncio.BaseEventLoop):
         return self._now
 
     def select(self, timeout: float | None) -> list[object]:
-        """Advance the clock, in place of a selector."""
+        """Advance the clock; replaces a selector."""
         if timeout is None:
-            raise AssertionError("everybody waits for something that nobody does")
+            raise AssertionError("deadlock: nothing is ready and no timer is set")
         if self._scheduled and not self._ready:
-            # A timer is due when its time is over.
+            # A timer is due only after its time.
             self._now = max(self._now, nextafter(self._scheduled[0]._when, inf))
         return []
 
     def _process_events(self, _events: object) -> None:
-        """There are none."""
+        """Do nothing: there are no events."""
 
     def _write_to_self(self) -> None:
-        """Nothing has to be woken: the loop does not sleep."""
+        """Do nothing: the loop does not sleep."""
 
     @property
     def is_busy(self) -> bool:
-        """Whether anything but the caller is to be run before time advances."""
+        """Whether callbacks other than the current one are ready."""
         return bool(self._ready)
 
     def forget_all(self) -> None:
-        """Drop all callbacks and timers, like a process that is killed; the caller goes on."""
+        """Drop all callbacks and timers, like a killed process; the caller continues."""
         self._ready.clear()
         self._scheduled.clear()
 
 
 class InlineWriter(WriterThread):
-    """Writes in the event loop in place of a thread, `delay` seconds after the first change of a batch."""
+    """A writer in the event loop instead of a thread; it writes `delay` seconds after a batch's first change."""
 
     delay = 0.0
     is_full = False
-    """There is no room on the disk."""
+    """Whether the disk is full."""
 
     def __init__(
         self,
@@ -82,9 +82,9 @@ class InlineWriter(WriterThread):
         mark: Callable[[], str] | None,
     ) -> None:
         super().__init__(path, *opened, log, tell, now, self._commit_unless_full, mark)
-        self._really_commit = commit
+        self._commit_batch = commit
         self.model = Model()
-        """The records that are on disk, kept independently of SQL."""
+        """The records on disk, tracked independently of SQL."""
         self._append = self._changes.put
         self._is_scheduled = False
         self._loop = asyncio.get_running_loop()
@@ -104,54 +104,54 @@ class InlineWriter(WriterThread):
             error = sqlite3.OperationalError("database or disk is full")
             error.sqlite_errorname = "SQLITE_FULL"
             raise error
-        self._really_commit(connection, last)
+        self._commit_batch(connection, last)
 
     def start(self) -> None:
-        """There is no thread to start."""
+        """Do nothing: there is no thread."""
 
     def _work(self) -> None:
         self._is_scheduled = False
         while not self._changes.empty():
-            batch, after = self._next_batch()
-            told = self._write(batch)
-            for (record, _), (_, error) in zip(batch, told, strict=True):
+            batch, control = self._next_batch()
+            outcomes = self._write(batch)
+            for (record, _), (_, error) in zip(batch, outcomes, strict=True):
                 if error is None:
                     self.model.apply(record)
-            self._on_batch_done(told, sum(writer_thread.record_size(record) for record, _ in batch))
+            self._on_batch_done(outcomes, sum(writer_thread.record_size(record) for record, _ in batch))
             self._update_state_file()
-            if after is writer_thread.RESUME:
+            if control is writer_thread.RESUME:
                 self._stop_error = None
             self._clean_up()
 
     def close(self) -> None:
-        """Write what waits, and close the file."""
+        """Write pending changes and close the file."""
         self._work()
         self.write_mark()
         store_file.close(self._connection, self._state)
 
     def kill(self) -> None:
-        """Leave the files as they are, without what waits: SQLite would move the WAL into the database."""
-        left = {each: each.read_bytes() for each in self._files()}
+        """Leave the files as they are, without pending changes: SQLite would move the WAL into the database."""
+        contents = {path: path.read_bytes() for path in self._files()}
         self._connection.close()
         self._state.close()
-        for each in self._files():
-            each.unlink()
-        for each, data in left.items():
-            each.write_bytes(data)
+        for path in self._files():
+            path.unlink()
+        for path, data in contents.items():
+            path.write_bytes(data)
 
     def _files(self) -> list[Path]:
-        return [each for each in self._path.parent.glob(f"{self._path.name}*") if not each.name.endswith("-shm")]
+        return [path for path in self._path.parent.glob(f"{self._path.name}*") if not path.name.endswith("-shm")]
 
 
 class InlineStore(Store):
     """A store without a thread and without fsync."""
 
     inherited: ClassVar[tuple[Model, float]] = (Model(), 0.0)
-    """The records that the store that is opened next should hold, and its delay."""
+    """Contents that the next opened store should have, and its delay."""
     loaded: StoreContents
-    """The records that it gave to the hub,"""
+    """The contents that the hub loaded."""
     expected: StoreContents
-    """and those that it should have given."""
+    """The contents that the hub should have loaded."""
     _writer: InlineWriter
 
     @classmethod
@@ -170,15 +170,15 @@ class InlineStore(Store):
         loop, path = loop or asyncio.get_running_loop(), Path(path)
         opened = store_file.connect(path)
         opened[0].execute("PRAGMA synchronous = OFF")
-        most = {"max_waiting": max_waiting, "max_waiting_bytes": max_waiting_bytes}
-        made = cls(path, opened, now=now, loop=loop, commit=commit, mark=mark, **most)
-        made._writer = InlineWriter(path, opened, made._log, made._on_batch_done, now, commit, mark)
-        made._writer.model, made._writer.delay = cls.inherited
-        made._enqueue = made._writer.put
-        return made
+        limits = {"max_waiting": max_waiting, "max_waiting_bytes": max_waiting_bytes}
+        store = cls(path, opened, now=now, loop=loop, commit=commit, mark=mark, **limits)
+        store._writer = InlineWriter(path, opened, store._log, store._on_batch_done, now, commit, mark)
+        store._writer.model, store._writer.delay = cls.inherited
+        store._enqueue = store._writer.put
+        return store
 
     def load(self) -> StoreContents:
-        """Return what it holds, and remember it."""
+        """Return the contents, and remember them."""
         self.expected = self.model.load(unix_time())
         self.loaded = super().load()
         return self.loaded
@@ -189,11 +189,11 @@ class InlineStore(Store):
         return self._writer.model
 
     def fill(self, *, is_full: bool) -> None:
-        """Leave no room on its disk, or make some again."""
+        """Set whether the disk is full."""
         self._writer.is_full = is_full
 
     def kill(self) -> None:
-        """End it without writing what waits, unless it is closed."""
+        """Close without writing pending changes."""
         if not self._is_closed:
             self._is_closed = True
             self._writer.kill()
@@ -205,31 +205,31 @@ def now() -> float:
 
 
 def unix_time() -> float:
-    """Return the same as Unix time."""
+    """Return the Unix time of the running loop."""
     return EPOCH + now()
 
 
 @contextmanager
-def replaced(random: Random) -> Iterator[None]:
-    """Let all parts of a hub use the loop's clock, seeded chance and a store without a thread."""
-    clocks: dict[str, object] = {
+def simulated_environment(random: Random) -> Iterator[None]:
+    """Make the hub's modules use the loop's clock, seeded random numbers and the inline store."""
+    replacements: dict[str, object] = {
         "steady_clock": now,
         "boot_clock": now,
         "wall_clock": unix_time,
         "SystemRandom": lambda: random,
         "Store": InlineStore,
     }
-    found = [
+    patched = [
         (module, name, vars(module)[name])
         for key, module in list(sys.modules.items())
         if key.startswith("fiveways.runtime.")
-        for name in clocks
+        for name in replacements
         if name in vars(module)
     ]
-    for module, name, _ in found:
-        setattr(module, name, clocks[name])
+    for module, name, _ in patched:
+        setattr(module, name, replacements[name])
     try:
         yield
     finally:
-        for module, name, before in found:
-            setattr(module, name, before)
+        for module, name, original in patched:
+            setattr(module, name, original)

@@ -1,4 +1,4 @@
-"""One run: starts the routers, measures everybody in turn, and keeps what was found."""
+"""One benchmark run: starts the routers, measures the contestants in turn, and collects the results."""
 
 import sys
 from collections.abc import Callable, Coroutine
@@ -33,7 +33,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class Plan:
-    """What to measure, and for how long."""
+    """The parts to measure, and the duration."""
 
     rounds: int
     seconds: float
@@ -44,10 +44,10 @@ class Plan:
 
 @dataclass
 class Bench:
-    """One run of everything that is wanted."""
+    """One run of all chosen parts."""
 
     plan: Plan
-    found: BenchmarkResults = field(default_factory=BenchmarkResults)
+    results: BenchmarkResults = field(default_factory=BenchmarkResults)
     _running: dict[str, Router] = field(default_factory=dict)
     _failed: dict[str, str] = field(default_factory=dict)
 
@@ -69,7 +69,7 @@ class Bench:
             self._stop(*self._running)
 
     async def _calls(self) -> None:
-        everybody = [
+        contestants = [
             *await self._contestant("relay", routers.relay, codecs.RELAY),
             *await self._contestant("nats-server", routers.nats, codecs.NATS),
             *await self._contestant("Crossbar", routers.crossbar_router, codecs.WAMP_JSON),
@@ -84,16 +84,16 @@ class Bench:
         tables = [self._call_table(in_flight, batches=batches) for in_flight, batches in loads]
         for turn in range(self.plan.rounds):
             for (in_flight, batches), table in zip(loads, tables, strict=True):
-                for who in rotated(everybody, turn):
-                    run = partial(calls.measure, who, in_flight, self.plan.seconds, batches=batches)
-                    await self._measure(table, who.name, turn, run)
+                for contestant in rotated(contestants, turn):
+                    run = partial(calls.measure, contestant, in_flight, self.plan.seconds, batches=batches)
+                    await self._measure(table, contestant.name, turn, run)
 
     def _call_table(self, in_flight: int, *, batches: bool) -> Table:
         key = f"{'batching' if batches else 'calls'} {in_flight}"
         return self._table(key, f"{in_flight} in flight{', batching' * batches}", "calls/s", "relay")
 
     async def _fanout(self) -> None:
-        everybody = [
+        contestants = [
             *await self._contestant("relay", routers.relay, codecs.RELAY),
             *await self._contestant("nats-server", routers.nats, codecs.NATS),
             *await self._contestant("lrpm", routers.hub, codecs.LRPM_JSON),
@@ -101,33 +101,37 @@ class Bench:
         ]
         table = self._table("fanout", f"fan-out 1 to {fanout.SUBSCRIBERS}", "deliveries/s", "relay")
         for turn in range(self.plan.rounds):
-            for who in rotated(everybody, turn):
-                await self._measure(table, who.name, turn, partial(fanout.measure, who, self.plan.seconds))
+            for contestant in rotated(contestants, turn):
+                await self._measure(
+                    table, contestant.name, turn, partial(fanout.measure, contestant, self.plan.seconds)
+                )
 
     async def _clients(self) -> None:
-        everybody = []
+        contestants = []
         if (router := await self._router("fiveways-client", routers.hub)) is not None:
-            everybody.append(Client("fiveways-client", router, "fiveways", "lrpm+ws://127.0.0.1:{port}"))
+            contestants.append(Client("fiveways-client", router, "fiveways", "lrpm+ws://127.0.0.1:{port}"))
         if (router := await self._router("nats-py", routers.nats)) is not None:
-            everybody.append(Client("nats-py", router, "nats", "nats://127.0.0.1:{port}"))
+            contestants.append(Client("nats-py", router, "nats", "nats://127.0.0.1:{port}"))
         table = self._table("clients", "Python programs, 64 in flight", "calls/s", "nats-py")
-        # Three processes share the machine, and take turns at will: no other ratio varies as much.
+        # Three processes compete for the CPU: no other ratio varies as much.
         for turn in range(self.plan.rounds * 4):
-            for who in rotated(everybody, turn):
-                await self._measure(table, who.name, turn, partial(clients.measure, who, 64, self.plan.seconds))
+            for contestant in rotated(contestants, turn):
+                await self._measure(
+                    table, contestant.name, turn, partial(clients.measure, contestant, 64, self.plan.seconds)
+                )
 
     async def _idle(self) -> None:
         for name, make, codec in (("relay", routers.bare, codecs.RELAY), ("lrpm", routers.hub, codecs.LRPM_JSON)):
             if (router := await self._router(name, make)) is None:
                 continue
-            say(f"{self.plan.sessions:,} idle sessions: {router.name}")
-            self.found.idle[router.name] = await idle.measure(router, codec, self.plan.sessions)
+            show_progress(f"{self.plan.sessions:,} idle sessions: {router.name}")
+            self.results.idle[router.name] = await idle.measure(router, codec, self.plan.sessions)
             self._stop(*self._running)
 
     async def _contestant(
         self, name: str, make: Callable[[], Router], caller: codecs.Codec, callee: codecs.Codec | None = None
     ) -> list[Contestant]:
-        """Return the contestant if it is wanted and its router runs, else nobody."""
+        """Return the contestant if it is chosen and its router runs, else an empty list."""
         router = await self._router(name, make)
         return [] if router is None else [Contestant(name, router, caller, callee or caller)]
 
@@ -138,16 +142,16 @@ class Bench:
         if router.name in self._running:
             return self._running[router.name]
         if router.name not in self._failed:
-            say(f"starting {router.name}")
+            show_progress(f"starting {router.name}")
             try:
                 await router.start()
             except RouterStartFailed as exc:
                 self._failed[router.name] = str(exc)
-                say(str(exc))
+                show_progress(str(exc))
             else:
                 self._running[router.name] = router
                 return router
-        self.found.missing[name] = self._failed[router.name]
+        self.results.missing[name] = self._failed[router.name]
         return None
 
     def _stop(self, *names: str) -> None:
@@ -156,23 +160,23 @@ class Bench:
                 self._running.pop(name).stop()
 
     def _table(self, key: str, title: str, unit: str, reference: str) -> Table:
-        self.found.tables[key] = Table(title, unit, reference)
-        return self.found.tables[key]
+        self.results.tables[key] = Table(title, unit, reference)
+        return self.results.tables[key]
 
     async def _measure(self, table: Table, name: str, turn: int, run: Callable[[], Running]) -> None:
-        what = f"round {turn + 1}: {table.title}, {name}"
+        label = f"round {turn + 1}: {table.title}, {name}"
         try:
             sample = await undisturbed(run)
-        except Exception as exc:  # noqa: BLE001  one contestant's trouble is not the others'
-            self.found.troubles.append(f"{what}: {type(exc).__name__}: {exc}")
-            say(self.found.troubles[-1])
+        except Exception as exc:  # noqa: BLE001  the other contestants are still measured
+            self.results.failures.append(f"{label}: {type(exc).__name__}: {exc}")
+            show_progress(self.results.failures[-1])
         else:
             table.add(name, turn, sample)
-            say(f"{what}: {sample.rate:,.0f} {table.unit}")
+            show_progress(f"{label}: {sample.rate:,.0f} {table.unit}")
 
 
 async def undisturbed(run: Callable[[], Running]) -> Sample:
-    """Measure; again if much else was going on, and give up soon if it does not end."""
+    """Measure; repeat while other processes take much of the machine, at most `TRIES` times."""
     best = await run()
     for _ in range(TRIES - 1):
         if best.others <= DISTURBED:
@@ -181,12 +185,12 @@ async def undisturbed(run: Callable[[], Running]) -> Sample:
     return best
 
 
-def rotated(everybody: list[T], turn: int) -> list[T]:
-    """Return all of them, beginning with another one each turn."""
-    first = turn % len(everybody) if everybody else 0
-    return everybody[first:] + everybody[:first]
+def rotated(contestants: list[T], turn: int) -> list[T]:
+    """Return all items, starting with another one each turn."""
+    first = turn % len(contestants) if contestants else 0
+    return contestants[first:] + contestants[:first]
 
 
-def say(text: str) -> None:
-    """Show that it goes on."""
+def show_progress(text: str) -> None:
+    """Print a line of progress."""
     print(text, file=sys.stderr, flush=True)

@@ -1,4 +1,4 @@
-"""Routed calls: caller, router, callee, router, caller. Both ends are in this process, the router in another."""
+"""Routed calls. Caller and callee are in this process, the router is in another."""
 
 import asyncio
 from dataclasses import dataclass
@@ -16,7 +16,7 @@ WARM_UP: Final = 0.2
 
 @dataclass(frozen=True)
 class Contestant:
-    """A router, and how its caller and its callee speak."""
+    """A router, and the codecs of its caller and its callee."""
 
     name: str
     router: Router
@@ -25,13 +25,13 @@ class Contestant:
 
 
 class CallCodec(Protocol):
-    """How a caller says a call, and knows which one is answered."""
+    """Encodes calls and decodes responses."""
 
-    def say_call(self, number: int) -> bytes:
+    def encode_call(self, number: int) -> bytes:
         """Return a call."""
 
     def answered(self, answer: bytes) -> int:
-        """Return which call this answers."""
+        """Return the number of the answered call."""
 
 
 class Callee:
@@ -41,31 +41,31 @@ class Callee:
         self.served = 0
         self._send = link.send
         self._reply = codec.reply
-        link.heard = self._heard
+        link.on_frame = self._on_frame
 
-    def _heard(self, frame: bytes) -> None:
+    def _on_frame(self, frame: bytes) -> None:
         self.served += 1
         self._send(self._reply(frame))
 
 
 class Caller:
-    """Keeps so many calls in flight until the time is over, and then waits for the last answers."""
+    """Keeps a number of calls pending until the time is over, then waits for the last responses."""
 
     def __init__(self, link: Link, codec: CallCodec) -> None:
-        self.waits: list[float] = []
+        self.latencies: list[float] = []
         self._number = FIRST
         self._pending: dict[int, float] = {}
         self._stop_at = 0.0
         self._done: asyncio.Future[float]
         self._link = link
         self._send = link.send
-        self._call = codec.say_call
+        self._call = codec.encode_call
         self._answered = codec.answered
-        link.heard = self._heard
+        link.on_frame = self._on_frame
 
     async def run(self, in_flight: int, seconds: float) -> float:
-        """Return how long it took from the first call to the last answer."""
-        self.waits = []
+        """Return the seconds from the first call to the last response."""
+        self.latencies = []
         self._done = asyncio.get_running_loop().create_future()
         started = perf_counter()
         self._stop_at = started + seconds
@@ -79,11 +79,11 @@ class Caller:
         self._pending[number] = perf_counter()
         self._send(self._call(number))
 
-    def _heard(self, frame: bytes) -> None:
-        # An answer to no call, or a second one to the same, raises KeyError here.
-        asked = self._pending.pop(self._answered(frame))
+    def _on_frame(self, frame: bytes) -> None:
+        # A response to an unknown or answered call raises KeyError here.
+        sent_at = self._pending.pop(self._answered(frame))
         now = perf_counter()
-        self.waits.append(now - asked)
+        self.latencies.append(now - sent_at)
         if now < self._stop_at:
             self._next()
         elif not self._pending:
@@ -91,24 +91,26 @@ class Caller:
 
 
 async def connect(router: Router, codec: Codec, *, batches: bool = False, local: str = "") -> Link:
-    """Open a connection, from another address of this machine if `local` names one, and shake hands."""
+    """Connect and perform the handshake; `local` is the local address, if any."""
     if codec.is_nats:
         link = await open_nats(router.port, batches=batches)
     else:
         url = f"ws://127.0.0.1:{router.port}{codec.path}"
         link = await open_websocket(url, codec.subprotocol, is_text=codec.is_text, batches=batches, local=local)
-    for each in codec.opening:
-        await link.ask(each)
+    for handshake in codec.opening:
+        await link.ask(handshake)
     return link
 
 
-async def measure(who: Contestant, in_flight: int, seconds: float, *, batches: bool = False) -> Sample:
-    """One measurement on fresh connections."""
-    links = [await connect(who.router, codec, batches=batches) for codec in (who.callee, who.caller)]
+async def measure(contestant: Contestant, in_flight: int, seconds: float, *, batches: bool = False) -> Sample:
+    """Measure once, on fresh connections."""
+    links = [
+        await connect(contestant.router, codec, batches=batches) for codec in (contestant.callee, contestant.caller)
+    ]
     try:
-        await links[0].ask(who.callee.offer)
-        ends = Callee(links[0], who.callee), Caller(links[1], who.caller)
-        return await timed(who.router, ends, links, in_flight, seconds)
+        await links[0].ask(contestant.callee.register)
+        call_ends = Callee(links[0], contestant.callee), Caller(links[1], contestant.caller)
+        return await timed(contestant.router, call_ends, links, in_flight, seconds)
     finally:
         for link in links:
             link.close()
@@ -117,15 +119,15 @@ async def measure(who: Contestant, in_flight: int, seconds: float, *, batches: b
 async def timed(
     router: Router, ends: tuple[Callee, Caller], links: list[Link], in_flight: int, seconds: float
 ) -> Sample:
-    """Let them talk for so long, after a short while that does not count."""
+    """Measure for a number of seconds, after a warm-up."""
     callee, caller = ends
     await finish(caller.run(in_flight, min(WARM_UP, seconds)), links, seconds)
     callee.served = 0
     watch = Stopwatch(router.cpu)
-    took = await finish(caller.run(in_flight, seconds), links, seconds)
+    duration = await finish(caller.run(in_flight, seconds), links, seconds)
     cpu, others = watch.stop()
-    answers = len(caller.waits)
+    answers = len(caller.latencies)
     if callee.served != answers:
-        raise UnexpectedFrame(f"{callee.served} calls were served and {answers} answered")
-    cuts = quantiles(caller.waits, n=100)
-    return Sample(answers / took, cpu / answers * 1e6, cuts[49] * 1e6, cuts[98] * 1e6, others=others)
+        raise UnexpectedFrame(f"{callee.served} calls were served, {answers} were answered")
+    cuts = quantiles(caller.latencies, n=100)
+    return Sample(answers / duration, cpu / answers * 1e6, cuts[49] * 1e6, cuts[98] * 1e6, others=others)

@@ -20,36 +20,36 @@ _PATIENCE: Final = 30.0
 
 @dataclass(frozen=True)
 class Client:
-    """A client library, and the router that it speaks to."""
+    """A client library, and its router."""
 
     name: str
     router: Router
     library: str
     url: str
-    """With `{port}` in it."""
+    """A URL with the placeholder `{port}`."""
 
 
-async def measure(who: Client, in_flight: int, seconds: float) -> Sample:
-    """One measurement with fresh processes."""
-    url = who.url.format(port=who.router.port)
-    async with _process(who.library, "serve", url) as service:
+async def measure(client: Client, in_flight: int, seconds: float) -> Sample:
+    """Measure once, with fresh processes."""
+    url = client.url.format(port=client.router.port)
+    async with _process(client.library, "serve", url) as service:
         assert service.stdout is not None
         if await asyncio.wait_for(service.stdout.readline(), _PATIENCE) != b"ready\n":
-            raise UnexpectedFrame(f"the service of {who.name} does not start: {await _last_words(service)}")
-        served = cpu_of(service.pid)
-        watch = Stopwatch(who.router.cpu)
+            raise UnexpectedFrame(f"the service of {client.name} does not start: {await _last_line(service)}")
+        service_cpu = cpu_of(service.pid)
+        watch = Stopwatch(client.router.cpu)
         load = ("--in-flight", str(in_flight), "--seconds", str(seconds))
-        async with _process(who.library, "call", url, *load) as caller:
+        async with _process(client.library, "call", url, *load) as caller:
             assert caller.stdout is not None
-            said = await asyncio.wait_for(caller.stdout.read(), seconds + _PATIENCE)
-            if not said:
-                raise UnexpectedFrame(f"the caller of {who.name} failed: {await _last_words(caller)}")
-        served = cpu_of(service.pid) - served
-    # The time of processes is known when they have ended.
+            output = await asyncio.wait_for(caller.stdout.read(), seconds + _PATIENCE)
+            if not output:
+                raise UnexpectedFrame(f"the caller of {client.name} failed: {await _last_line(caller)}")
+        service_cpu = cpu_of(service.pid) - service_cpu
+    # The CPU time of processes is known after they exited.
     cpu, others = watch.stop()
-    done = msgspec.json.decode(said, type=CallerResult)
-    ends = (served + done.cpu) / done.all_calls * 1e6
-    return Sample(done.calls / done.seconds, cpu / done.all_calls * 1e6, done.p50, done.p99, ends, others)
+    result = msgspec.json.decode(output, type=CallerResult)
+    ends = (service_cpu + result.cpu) / result.all_calls * 1e6
+    return Sample(result.calls / result.seconds, cpu / result.all_calls * 1e6, result.p50, result.p99, ends, others)
 
 
 @asynccontextmanager
@@ -66,7 +66,7 @@ async def _process(*arguments: str) -> AsyncIterator[Process]:
         await process.wait()
 
 
-async def _last_words(process: Process) -> str:
+async def _last_line(process: Process) -> str:
     assert process.stderr is not None
     lines = (await asyncio.wait_for(process.stderr.read(), _PATIENCE)).decode(errors="replace").strip().splitlines()
-    return lines[-1] if lines else "it said nothing"
+    return lines[-1] if lines else "no output"

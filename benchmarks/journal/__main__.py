@@ -1,12 +1,12 @@
-"""What it costs that every frame is written down: routed calls of a hub with a journal, beside one without.
+"""The cost of the journal: routed calls of a hub with a journal, beside one without.
 
     python -m benchmarks.journal [--quick] [--rounds 5] [--seconds 1.5] [--folder /on/the/disk/to/measure]
 
-Callers and callees are in this process and speak lrpm in JSON, as in `benchmarks.hub`, with bodies of 100 bytes; the
-hubs are new in each round, and measured in turn, beginning with another one each round. Four frames are journaled for
-each call. Tables show medians; ratios are taken within a round, and spread is the distance between the quartiles.
-CPU-s/M is the hub's processor time, its threads included, for a million calls. What was measured while other work took
-much of the machine is measured again; the least disturbed of three tries counts.
+Callers and callees are in this process and speak LRPM-JSON with bodies of 100 bytes, as in `benchmarks.hub`. The hubs
+are new in each round and measured in turn; each round starts with another one. Each call journals four frames. Tables
+have medians; ratios are taken within a round, and spread is the interquartile range. CPU-s/M is the hub's CPU time per
+million calls, with its threads. A measurement is repeated if other processes took much of the machine; the least
+disturbed of three tries counts.
 """
 
 import argparse
@@ -20,7 +20,7 @@ from typing import Final
 import uvloop
 
 from benchmarks.hub import calls, codecs, routers
-from benchmarks.hub.bench import rotated, say, undisturbed
+from benchmarks.hub.bench import rotated, show_progress, undisturbed
 from benchmarks.hub.calls import Contestant
 from benchmarks.hub.performance_targets import PerformanceTarget
 from benchmarks.hub.results import DISTURBED, Sample, Table
@@ -29,40 +29,40 @@ LOADS: Final = (64, 512)
 WITH: Final = "journal"
 WITHOUT: Final = "none"
 _REST: Final = 1.0
-"""Seconds until all processes are there: to start is no part of a call."""
+"""Seconds until all processes run: their start must not count."""
 AT_LEAST: Final = 0.75
-"""Of the calls without a journal; 0.85 is what we would be proud of."""
+"""Target fraction of the rate without a journal."""
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Measure and print; the exit status does not tell whether a promise is met."""
+    """Measure and print; the exit status does not depend on the targets."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--quick", action="store_true", help="a first impression in half a minute")
-    parser.add_argument("--rounds", type=int, help="5, or with --quick 2")
-    parser.add_argument("--seconds", type=float, help="of each measurement: 1.5, or with --quick 0.4")
-    parser.add_argument("--folder", help="where the journal is: the place for temporary files")
+    parser.add_argument("--quick", action="store_true", help="short measurements, half a minute in all")
+    parser.add_argument("--rounds", type=int, help="number of rounds (default: 5, with --quick 2)")
+    parser.add_argument("--seconds", type=float, help="duration of a measurement (default: 1.5, with --quick 0.4)")
+    parser.add_argument("--folder", help="folder of the journal (default: the folder for temporary files)")
     options = parser.parse_args(arguments)
     rounds, seconds = (2, 0.4) if options.quick else (5, 1.5)
-    tables = uvloop.run(measured(options.rounds or rounds, options.seconds or seconds, options.folder))
+    tables = uvloop.run(measure_all(options.rounds or rounds, options.seconds or seconds, options.folder))
     print(report(tables))
     return 0
 
 
-async def measured(rounds: int, seconds: float, folder: str | None) -> dict[int, Table]:
+async def measure_all(rounds: int, seconds: float, folder: str | None) -> dict[int, Table]:
     """Measure both hubs, round after round."""
     tables = {in_flight: Table(f"{in_flight} in flight", "calls/s", WITHOUT) for in_flight in LOADS}
     for turn in range(rounds):
-        with tempfile.TemporaryDirectory(dir=folder) as place:
-            hubs = {WITH: routers.hub("hub with a journal", f"journal.path={place}"), WITHOUT: routers.hub()}
+        with tempfile.TemporaryDirectory(dir=folder) as temporary:
+            hubs = {WITH: routers.hub("hub with a journal", f"journal.path={temporary}"), WITHOUT: routers.hub()}
             try:
                 await asyncio.gather(*(hub.start() for hub in hubs.values()))
                 await asyncio.sleep(_REST)
                 for in_flight, table in tables.items():
                     for name, hub in rotated(list(hubs.items()), turn):
-                        who = Contestant(name, hub, codecs.LRPM_JSON, codecs.LRPM_JSON)
-                        sample = await undisturbed(partial(calls.measure, who, in_flight, seconds))
+                        contestant = Contestant(name, hub, codecs.LRPM_JSON, codecs.LRPM_JSON)
+                        sample = await undisturbed(partial(calls.measure, contestant, in_flight, seconds))
                         table.add(name, turn, sample)
-                        say(f"round {turn + 1}: {table.title}, {name}: {sample.rate:,.0f} calls/s")
+                        show_progress(f"round {turn + 1}: {table.title}, {name}: {sample.rate:,.0f} calls/s")
             finally:
                 for hub in hubs.values():
                     hub.stop()
@@ -70,8 +70,8 @@ async def measured(rounds: int, seconds: float, folder: str | None) -> dict[int,
 
 
 def report(tables: dict[int, Table]) -> str:
-    """Return what was found, beside what was promised."""
-    marks = [
+    """Return the results and the targets."""
+    targets = [
         PerformanceTarget(
             f"{in_flight} in flight, with a journal beside none", table.ratios(WITH, WITHOUT, _rate), AT_LEAST
         )
@@ -81,7 +81,7 @@ def report(tables: dict[int, Table]) -> str:
     doubt = "; do not trust these numbers" if median(others) > DISTURBED else ""
     blocks = [
         *map(str, tables.values()),
-        "\n".join(["promises, as median (lowest to highest round)", *map(str, marks)]),
+        "\n".join(["targets, as median (lowest to highest round)", *map(str, targets)]),
         f"Other work took {median(others):.0%} of this machine, {max(others):.0%} at worst{doubt}.",
     ]
     return "\n\n".join(blocks)

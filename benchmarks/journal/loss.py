@@ -1,10 +1,10 @@
-"""Measure what a journal lacks when hub and writer are killed under load at a random moment.
+"""Measure the records that a journal loses when hub and writer process are killed under load.
 
     python -m benchmarks.journal.loss [--rounds 30] [--folder /on/the/disk/to/measure]
 
-In each round a new hub has 32 calls in flight; after a second or two its writer process and then the hub get SIGKILL.
-The time from that to the last record of the journal is what is missing. A power cut takes one sync more, because the
-system keeps what a killed process has written.
+In each round a new hub has 32 pending calls; after one to two seconds its writer process and then the hub get SIGKILL.
+The loss is the time from the kill to the last record of the journal. A power cut loses one sync interval more, because
+the kernel keeps the data that a killed process has written.
 """
 
 import argparse
@@ -32,23 +32,23 @@ def main(arguments: list[str] | None = None) -> int:
     """Measure and print."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rounds", type=int, default=30)
-    parser.add_argument("--folder", help="where the journals are: the place for temporary files")
+    parser.add_argument("--folder", help="folder of the journals (default: the folder for temporary files)")
     options = parser.parse_args(arguments)
-    found = []
+    losses = []
     for number in range(options.rounds):
         with tempfile.TemporaryDirectory(dir=options.folder) as folder:
-            found.append(missing(folder))
-        print(f"round {number + 1}: {found[-1]:.0f} ms", flush=True)
-    print(f"missing: median {median(found):.0f} ms, at most {max(found):.0f} ms in {len(found)} rounds")
+            losses.append(measure_loss(folder))
+        print(f"round {number + 1}: {losses[-1]:.0f} ms", flush=True)
+    print(f"lost: median {median(losses):.0f} ms, at most {max(losses):.0f} ms in {len(losses)} rounds")
     return 0
 
 
-def missing(folder: str) -> float:
-    """Return how many ms of records are missing after a kill."""
+def measure_loss(folder: str) -> float:
+    """Return the milliseconds of records that are missing after a kill."""
     command = [sys.executable, "-m", "fiveways", "serve", "--port", "0", "--journal", folder]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True) as hub:  # noqa: S603
         assert hub.stdout is not None
-        port = next(int(found[1]) for line in hub.stdout if (found := re.search(r"127\.0\.0\.1:(\d+)", line)))
+        port = next(int(match[1]) for line in hub.stdout if (match := re.search(r"127\.0\.0\.1:(\d+)", line)))
         load = multiprocessing.Process(target=_load, args=(port,), daemon=True)
         load.start()
         time.sleep(1.5 + random.random())
@@ -59,7 +59,7 @@ def missing(folder: str) -> float:
         hub.kill()
         load.kill()
         load.join()
-    batches = [batch for each in list_segments(folder) for batch in read_batches(each.path, ["at"])]
+    batches = [batch for segment in list_segments(folder) for batch in read_batches(segment.path, ["at"])]
     last = max(int(at) for batch in batches for at in batch.column(0).to_pylist())
     return (killed_at - last) / _MS
 
@@ -68,12 +68,12 @@ def _load(port: int) -> None:
     async def calls() -> None:
         async with fiveways.connect(f"lrpm+ws://127.0.0.1:{port}") as peer, asyncio.TaskGroup() as tasks:
             for _ in range(_IN_FLIGHT):
-                tasks.create_task(_call_on(peer))
+                tasks.create_task(_call_repeatedly(peer))
 
     asyncio.run(calls())
 
 
-async def _call_on(peer: fiveways.Peer) -> None:
+async def _call_repeatedly(peer: fiveways.Peer) -> None:
     while True:
         await peer.call("hub.echo", "x" * 100)
 

@@ -1,4 +1,4 @@
-"""The least that could be called a call: an echo on one topic, where both ends hear themselves as well."""
+"""A minimal call: an echo on one topic, where both ends also receive their own messages."""
 
 import asyncio
 from time import perf_counter
@@ -7,29 +7,29 @@ from typing import Final
 from fiveways.transports.mqtt_link import Broker, MqttLink, MqttMessage, open_mqtt
 
 TOPIC: Final = "/bare"
-ASKED, ANSWERED = b"a", b"b"
-"""The first byte of a message tells which it is."""
+REQUEST, RESPONSE = b"a", b"b"
+"""The first byte of a message: a request or a response."""
 
 
 class EchoService:
-    """Sends back what it is asked. Fulfils `MqttReceiver`."""
+    """Sends requests back as responses. Fulfils `MqttReceiver`."""
 
     link: MqttLink
 
     def received(self, message: MqttMessage) -> None:
-        """Answer, unless it is an answer."""
-        if message.payload[:1] == ASKED:
-            self.link.publish(TOPIC, ANSWERED + message.payload[1:])
+        """Answer a request; ignore responses."""
+        if message.payload[:1] == REQUEST:
+            self.link.publish(TOPIC, RESPONSE + message.payload[1:])
 
     def writable(self) -> None:
-        """Nothing waits."""
+        """Do nothing: no output is queued."""
 
     def lost(self, reason: str) -> None:
-        """Nothing is left to do."""
+        """Do nothing: the run is over."""
 
 
 class EchoCaller(EchoService):
-    """Asks again with each answer."""
+    """Sends a new request after each response."""
 
     def __init__(self, size: int) -> None:
         self._body = b"x" * size
@@ -37,42 +37,42 @@ class EchoCaller(EchoService):
         self.answered = 0
 
     def received(self, message: MqttMessage) -> None:
-        """Count an answer, and ask again."""
-        if message.payload[:1] == ANSWERED:
+        """Count a response, and send the next request."""
+        if message.payload[:1] == RESPONSE:
             self.answered += 1
             if perf_counter() < self._stop_at:
-                self.ask()
+                self.send_request()
 
-    def ask(self) -> None:
-        """Ask once more."""
-        self.link.publish(TOPIC, ASKED + self._body)
+    def send_request(self) -> None:
+        """Send a request."""
+        self.link.publish(TOPIC, REQUEST + self._body)
 
-    def begin(self, in_flight: int, seconds: float) -> None:
-        """Have so many open, for so long."""
+    def start(self, in_flight: int, seconds: float) -> None:
+        """Keep `in_flight` requests pending for `seconds`."""
         self._stop_at = perf_counter() + seconds
         for _ in range(in_flight):
-            self.ask()
+            self.send_request()
 
 
 async def serve(url: str) -> None:
-    """Echo until this process is ended."""
-    await _linked(EchoService(), url)
+    """Echo until this process is terminated."""
+    await _connect(EchoService(), url)
     print("ready", flush=True)
     await asyncio.Event().wait()
 
 
 async def measure(url: str, in_flight: int, seconds: float, size: int) -> float:
-    """Return how many answers come in a second."""
-    asker = EchoCaller(size - 1)
-    await _linked(asker, url)
-    asker.begin(in_flight, seconds)
-    start = perf_counter()
+    """Return the number of responses per second."""
+    caller = EchoCaller(size - 1)
+    await _connect(caller, url)
+    caller.start(in_flight, seconds)
+    started = perf_counter()
     await asyncio.sleep(seconds)
-    rate = asker.answered / (perf_counter() - start)
-    asker.link.close()
+    rate = caller.answered / (perf_counter() - started)
+    caller.link.close()
     return rate
 
 
-async def _linked(end: EchoService, url: str) -> None:
+async def _connect(end: EchoService, url: str) -> None:
     end.link = await open_mqtt(Broker.parse(url), end)
     await end.link.subscribe([TOPIC])

@@ -1,4 +1,4 @@
-"""Calls as a program makes them: a typed stub here, a service in another process."""
+"""Calls through a typed stub to a service in another process."""
 
 import asyncio
 from time import perf_counter
@@ -14,7 +14,7 @@ _PACKAGE: Final = "benchmark"
 
 
 def service() -> Service:
-    """Return a service with one method, Echo, that takes and gives a text."""
+    """Return a service with one method, Echo, that takes and returns a text."""
     file = descriptor_pb2.FileDescriptorProto(
         name=f"{_PACKAGE}.proto", package=_PACKAGE, syntax="proto3", dependency=["google/protobuf/wrappers.proto"]
     )
@@ -26,31 +26,31 @@ def service() -> Service:
 
 
 class Bench:
-    """The implementation."""
+    """Implementation of the service."""
 
     async def Echo(self, request: StringValue) -> StringValue:  # noqa: N802  as in the schema
-        """Give back what came."""
+        """Return the request."""
         return request
 
 
 async def serve(url: str) -> None:
-    """Serve until this process is ended."""
+    """Serve until this process is terminated."""
     async with connect_mqtt(url) as peer, peer.serve(service(), Bench()):
         print("ready", flush=True)
         await asyncio.Event().wait()
 
 
 async def measure(url: str, in_flight: int, seconds: float, size: int) -> float:
-    """Return how many calls end in a second."""
+    """Return the number of calls per second."""
     request = StringValue(value="x" * (size - _overhead()))
     answered = 0
 
-    async def call_again_and_again() -> None:
+    async def call_repeatedly() -> None:
         nonlocal answered
         while perf_counter() < stop_at:
             reply = await stub.Echo(request)
             if reply != request:
-                raise AssertionError(f"{reply} is no echo")
+                raise AssertionError(f"unexpected reply {reply}")
             answered += 1
 
     async with connect_mqtt(url) as peer:
@@ -58,10 +58,10 @@ async def measure(url: str, in_flight: int, seconds: float, size: int) -> float:
         await stub.Echo(request)
         start = perf_counter()
         stop_at = start + seconds
-        await asyncio.gather(*(call_again_and_again() for _ in range(in_flight)))
+        await asyncio.gather(*(call_repeatedly() for _ in range(in_flight)))
         return answered / (perf_counter() - start)
 
 
 def _overhead() -> int:
-    """Return how many bytes of a Request are not the text: so that messages are as large as those of the bare echo."""
+    """Return the bytes of a Request beside the text, so messages have the size of those of the bare echo."""
     return 28

@@ -1,4 +1,4 @@
-"""Requests in NQ to a callee in lrpm: the caller writes its packets itself, and acknowledges every answer."""
+"""NQ requests to an LRPM callee; the caller encodes its packets itself and acknowledges every response."""
 
 from time import perf_counter
 from typing import Final
@@ -13,11 +13,11 @@ from benchmarks.hub.routers import Router
 
 _REQUEST: Final = b'{"t":"bench-echo","r":"NUMBER","d":%b}' % BODY
 _NUMBER: Final = slice(6, 13)
-"""Where the number is in a body."""
+"""The place of the number in a body."""
 
 
 class ReceivedMessage(msgspec.Struct):
-    """A message of the hub: an acceptance, or with data an answer; anything else does not fit."""
+    """A message of the hub: an acceptance, or a response with data; other messages do not decode."""
 
     a: str
     i: str
@@ -25,50 +25,50 @@ class ReceivedMessage(msgspec.Struct):
 
 
 class NqCallCodec:
-    """What a caller in NQ says and hears."""
+    """Encodes requests and decodes packets of the hub."""
 
     def __init__(self) -> None:
         self._decode = msgspec.json.Decoder(ReceivedMessage | list[ReceivedMessage]).decode
 
-    def say_call(self, number: int) -> bytes:
+    def encode_call(self, number: int) -> bytes:
         """Return a request."""
         return _REQUEST.replace(b"NUMBER", b"%d" % number)
 
-    def heard(self, packet: bytes) -> list[ReceivedMessage]:
+    def decode_packet(self, packet: bytes) -> list[ReceivedMessage]:
         """Return the messages of a packet."""
         messages = self._decode(packet)
         return messages if isinstance(messages, list) else [messages]
 
     def answered(self, answer: bytes) -> int:
-        """Return which request this packet answers, if it is nothing but an answer."""
-        (message,) = self.heard(answer)
+        """Return the number of the answered request, if the packet is one response."""
+        (message,) = self.decode_packet(answer)
         return number_of(message)
 
 
 def number_of(answer: ReceivedMessage) -> int:
-    """Return which request this answers."""
+    """Return the number of the answered request."""
     if bytes(answer.d)[_NUMBER] != answer.i.encode():
         raise UnexpectedFrame(repr(answer))
     return int(answer.i)
 
 
 class NqCaller(Caller):
-    """Writes one packet for each call: the next request, with the acknowledgement of the answer that made room."""
+    """Writes one packet per call: the next request, with the acknowledgement of the last response."""
 
-    def __init__(self, link: Link, speech: NqCallCodec) -> None:
-        super().__init__(link, speech)
-        self._messages = speech.heard
+    def __init__(self, link: Link, codec: NqCallCodec) -> None:
+        super().__init__(link, codec)
+        self._messages = codec.decode_packet
 
-    def _heard(self, packet: bytes) -> None:
+    def _on_frame(self, packet: bytes) -> None:
         for message in self._messages(packet):
             if message.d:
-                self._take(message)
+                self._handle_response(message)
 
-    def _take(self, answer: ReceivedMessage) -> None:
-        # An answer to no request, or a second one to the same, raises KeyError here.
-        asked = self._pending.pop(number_of(answer))
+    def _handle_response(self, answer: ReceivedMessage) -> None:
+        # A response to an unknown or answered request raises KeyError here.
+        sent_at = self._pending.pop(number_of(answer))
         now = perf_counter()
-        self.waits.append(now - asked)
+        self.latencies.append(now - sent_at)
         acknowledgement = b'{"i":"%b"}' % answer.a.encode()
         if now < self._stop_at:
             number = self._number
@@ -82,12 +82,12 @@ class NqCaller(Caller):
 
 
 async def measure(router: Router, in_flight: int, seconds: float) -> Sample:
-    """One measurement on fresh connections."""
+    """Measure once, on fresh connections."""
     url = f"ws://127.0.0.1:{router.port}/nq"
     links = [await connect(router, LRPM_JSON), await open_websocket(url, "nq.1", is_text=True, batches=False)]
     try:
-        await links[0].ask(LRPM_JSON.offer)
-        await links[1].ask(Handshake(b"", b'{"e":'))  # the hub tells the id first
+        await links[0].ask(LRPM_JSON.register)
+        await links[1].ask(Handshake(b"", b'{"e":'))  # the hub first sends the peer id
         ends = Callee(links[0], LRPM_JSON), NqCaller(links[1], NqCallCodec())
         return await timed(router, ends, links, in_flight, seconds)
     finally:

@@ -1,21 +1,21 @@
-"""The pipeline on millions of frames: Spark beside DuckDB, all tables beside the core job, and how it grows.
+"""The pipeline on millions of frames: Spark beside DuckDB, all tables beside the core job, and its growth.
 
     python -m benchmarks.pipeline [--quick] [--frames 10000000] [--rounds 3] [--parts core,cold,all,growth,watch]
 
-The core job decodes frames, matches requests with answers, and makes two tables: `calls`, with all its columns, and
-`slo`, with exact percentiles by nearest rank. Spark (`local[2]`, set as `fiveways pipeline run` sets it) and DuckDB
-(two threads, the statements of duck.sql) read the same Parquet files and write both tables as Parquet; they are
-compared row by row, with each other and with what is known of the capture. The frames are calls in the four text
+The core job decodes frames, matches requests with responses, and writes two tables: `calls` with all its columns, and
+`slo` with exact percentiles by nearest rank. Spark (`local[2]`, configured as in `fiveways pipeline run`) and DuckDB
+(two threads, the statements of duck.sql) read the same Parquet files and write both tables as Parquet. The tables are
+compared row by row, with each other and with the expected tables of the capture. The frames are calls in the four text
 encodings.
 
-    core     both, in turn, in processes that have done it before
-    cold     both from the start of a process: imports, Java, the first time of everything
+    core     both in turn, in warmed-up processes
+    cold     both with process start: imports, JVM, first use
     all      all tables of a capture in six encodings, beside the core job on as many frames
     growth   the core job on a tenth and on three times as many frames
-    watch    the stream: from the landing of a closed segment to its rows in gold, and a backlog
+    watch    the stream: from the close of a segment to its rows in gold, and a backlog
 
-Captures are made in --folder and stay there. Tables show medians; ratios are taken within a round. CPU-s/M is processor
-time for a million frames, of Java and of Python workers too.
+Captures are written to --folder and stay there. Tables have medians; ratios are taken within a round. CPU-s/M is the
+CPU time per million frames, with that of the JVM and of Python workers.
 """
 
 import argparse
@@ -30,7 +30,7 @@ from pathlib import Path
 from statistics import median
 from typing import TYPE_CHECKING, Final
 
-from benchmarks.hub.bench import rotated, say
+from benchmarks.hub.bench import rotated, show_progress
 from benchmarks.hub.performance_targets import PerformanceTarget
 from benchmarks.hub.results import DISTURBED, Sample, Table
 from benchmarks.hub.routers import ROOT, environment
@@ -40,29 +40,29 @@ from benchmarks.pipeline.captures import Capture
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-Way = Callable[[], None]
+Job = Callable[[], None]
 SPARK: Final = "Spark"
 DUCKDB: Final = "DuckDB"
 PARTS: Final = ("core", "cold", "all", "growth", "watch")
 _FRAMES: Final = 10_000_000
 _QUICK: Final = 1_000_000
 _SMALL: Final = 100_000
-"""Frames of the capture whose segments come one by one."""
+"""Frames of the capture whose segments arrive one by one."""
 
 
 @dataclass
 class PipelineBenchResults:
-    """All that one run found."""
+    """The results of one run."""
 
     tables: dict[str, Table] = field(default_factory=dict)
-    marks: list[PerformanceTarget] = field(default_factory=list)
+    targets: list[PerformanceTarget] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
 
     def __str__(self) -> str:
         others = [sample.others for table in self.tables.values() for sample in table.all()]
         blocks = [*map(str, self.tables.values()), *self.notes]
-        if self.marks:
-            blocks.append("\n".join(["promises, as median (lowest to highest round)", *map(str, self.marks)]))
+        if self.targets:
+            blocks.append("\n".join(["targets, as median (lowest to highest round)", *map(str, self.targets)]))
         if others:
             doubt = "; do not trust these numbers" if median(others) > DISTURBED else ""
             blocks.append(f"Other work took {median(others):.0%} of this machine, {max(others):.0%} at worst{doubt}.")
@@ -70,12 +70,12 @@ class PipelineBenchResults:
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Measure and print; the exit status tells only whether all tables were equal."""
+    """Measure and print; the exit status depends only on the equality of the tables."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--quick", action="store_true", help="a first impression on a tenth of the frames")
-    parser.add_argument("--frames", type=int, help=f"{_FRAMES:,}, or with --quick {_QUICK:,}")
-    parser.add_argument("--rounds", type=int, help="3, or with --quick 2")
-    parser.add_argument("--parts", default=",".join(PARTS), help="which of them, separated by commas")
+    parser.add_argument("--quick", action="store_true", help="measure with a tenth of the frames")
+    parser.add_argument("--frames", type=int, help=f"number of frames (default: {_FRAMES:,}, with --quick {_QUICK:,})")
+    parser.add_argument("--rounds", type=int, help="number of rounds (default: 3, with --quick 2)")
+    parser.add_argument("--parts", default=",".join(PARTS), help="parts to measure, separated by commas")
     parser.add_argument("--folder", type=Path, default=Path(tempfile.gettempdir()) / "fiveways-bench")
     parser.add_argument("--once", choices=(SPARK, DUCKDB), help=argparse.SUPPRESS)
     options = parser.parse_args(arguments)
@@ -85,13 +85,13 @@ def main(arguments: list[str] | None = None) -> int:
         return 0
     bench = Bench(options.folder, frames, options.rounds or (2 if options.quick else 3))
     bench.run([part for part in PARTS if part in options.parts.split(",")])
-    print(bench.found)
+    print(bench.results)
     return 1 if bench.differences else 0
 
 
-def _once(who: str, capture: Capture, out: Path) -> None:
-    """Do the core job once, from nothing."""
-    if who == DUCKDB:
+def _once(engine: str, capture: Capture, out: Path) -> None:
+    """Run the core job once, in a new process."""
+    if engine == DUCKDB:
         duckdb_job.core(capture, out / "duckdb")
         return
     with spark_job.running() as spark:
@@ -100,16 +100,16 @@ def _once(who: str, capture: Capture, out: Path) -> None:
 
 @dataclass
 class Bench:
-    """One run."""
+    """One benchmark run."""
 
     folder: Path
     frames: int
     rounds: int
-    found: PipelineBenchResults = field(default_factory=PipelineBenchResults)
+    results: PipelineBenchResults = field(default_factory=PipelineBenchResults)
     differences: list[str] = field(default_factory=list)
 
     def run(self, parts: list[str]) -> None:
-        """Measure these parts."""
+        """Measure the chosen parts."""
         if "cold" in parts:
             self._cold()
         if {"core", "all", "growth", "watch"} & set(parts):
@@ -127,35 +127,39 @@ class Bench:
         capture = captures.texts(self.folder, self.frames)
         table = self._table("core", f"core job, {self.frames:,} frames", DUCKDB)
         out = self.folder / "warm"
-        ways: dict[str, Way] = {
+        jobs: dict[str, Job] = {
             SPARK: partial(spark_job.core, spark, capture, out / "spark"),
             DUCKDB: partial(duckdb_job.core, capture, out / "duckdb"),
         }
-        for run in ways.values():
-            run()  # for the first time
+        for run in jobs.values():
+            run()  # warm-up
         self._compare(capture, out)
         for turn in range(self.rounds):
-            for name, run in rotated(list(ways.items()), turn):
+            for name, run in rotated(list(jobs.items()), turn):
                 self._add(table, name, turn, stopwatch.undisturbed(self.frames, run))
         ratios = table.ratios(SPARK, DUCKDB, _rate)
-        self.found.marks.append(PerformanceTarget("core job, warm, frames/s of Spark beside DuckDB", ratios, 0.5))
-        self.found.marks.append(PerformanceTarget("the same", ratios, 1.0, level="proud"))
+        self.results.targets.append(PerformanceTarget("core job, warm, frames/s of Spark beside DuckDB", ratios, 0.5))
+        self.results.targets.append(
+            PerformanceTarget("core job, warm, frames/s of Spark beside DuckDB", ratios, 1.0, level="proud")
+        )
 
     def _compare(self, capture: Capture, out: Path) -> None:
-        """See that both have made the same tables, and the right ones."""
-        found = [
+        """Check that both engines wrote the same tables, and the expected ones."""
+        differences = [
             duckdb_job.differences(f"{out}/spark/{table}/*.parquet", f"{out}/duckdb/{table}.parquet", table)
             for table in ("calls", "slo")
         ]
-        found.append(
+        differences.append(
             duckdb_job.differences(
-                f"{out}/spark/calls/*.parquet", f"{capture.truth}/calls.parquet", "calls beside the truth"
+                f"{out}/spark/calls/*.parquet", f"{capture.truth}/calls.parquet", "calls beside the expected table"
             )
         )
-        self.differences += filter(None, found)
-        told = "\n".join(self.differences) or "calls and slo of Spark and of DuckDB are equal, and calls are true"
-        self.found.notes.append(told)
-        say(told)
+        self.differences += filter(None, differences)
+        message = (
+            "\n".join(self.differences) or "calls and slo of Spark and of DuckDB are equal, and calls are as expected"
+        )
+        self.results.notes.append(message)
+        show_progress(message)
 
     def _cold(self) -> None:
         captures.texts(self.folder, self.frames)
@@ -171,17 +175,17 @@ class Bench:
         core = captures.texts(self.folder, self.frames)
         table = self._table("all", f"all tables, {self.frames:,} frames", "core job")
         out = self.folder / "warm"
-        ways: dict[str, Way] = {
+        jobs: dict[str, Job] = {
             "core job": partial(spark_job.core, spark, core, out / "spark"),
             "all tables": partial(spark_job.everything, spark, capture, out / "tables"),
         }
-        for run in ways.values():
+        for run in jobs.values():
             run()
         for turn in range(self.rounds):
-            for name, run in rotated(list(ways.items()), turn):
+            for name, run in rotated(list(jobs.items()), turn):
                 self._add(table, name, turn, stopwatch.undisturbed(self.frames, run))
         times = table.ratios("core job", "all tables", _rate)
-        self.found.marks.append(
+        self.results.targets.append(
             PerformanceTarget("all tables, time as a multiple of the core job's", times, at_most=3, level="goal")
         )
 
@@ -199,20 +203,22 @@ class Bench:
         steps = [(first, last), (sizes[1], last)]
         exponents = [log(min(seconds[b]) / min(seconds[a])) / log(b / a) for a, b in steps]
         text = f"growth from {first:,} and from {sizes[1]:,} to {last:,} frames, exponent"
-        self.found.marks.append(PerformanceTarget(text, exponents, at_most=1.1))
+        self.results.targets.append(PerformanceTarget(text, exponents, at_most=1.1))
 
     def _watch(self, spark: "SparkSession") -> None:
-        from benchmarks.pipeline import watch  # noqa: PLC0415  pyspark is here now
+        from benchmarks.pipeline import watch  # noqa: PLC0415  needs pyspark
 
         small, backlog = captures.everything(self.folder, _SMALL), captures.everything(self.folder, self.frames)
-        self.found.notes.append(str(watch.measured(spark, small, backlog, self.folder / "watched")))
+        self.results.notes.append(str(watch.measure(spark, small, backlog, self.folder / "watched")))
 
     def _table(self, key: str, title: str, reference: str) -> Table:
-        return self.found.tables.setdefault(key, Table(title, "frames/s", reference))
+        return self.results.tables.setdefault(key, Table(title, "frames/s", reference))
 
     def _add(self, table: Table, name: str, turn: int, sample: Sample) -> None:
         table.add(name, turn, sample)
-        say(f"round {turn + 1}: {table.title}, {name}: {sample.rate:,.0f} frames/s, others {sample.others:.0%}")
+        show_progress(
+            f"round {turn + 1}: {table.title}, {name}: {sample.rate:,.0f} frames/s, others {sample.others:.0%}"
+        )
 
 
 def _call(command: list[str]) -> None:

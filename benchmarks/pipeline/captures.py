@@ -1,10 +1,10 @@
-"""The captures that are measured on; each is made once, and found again by what it is like."""
+"""The captures of the benchmark; each is generated once, into a folder named by its options."""
 
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from benchmarks.hub.bench import say
+from benchmarks.hub.bench import show_progress
 from tests.support.sample_captures.capture import generate
 from tests.support.sample_captures.options import ENCODINGS, TEXTS, Options
 
@@ -15,7 +15,7 @@ _DONE: Final = "counts.json"
 
 @dataclass(frozen=True)
 class Capture:
-    """A journal on disk, and what is true of it."""
+    """A journal on disk, and its expected tables."""
 
     frames: int
     journal: Path
@@ -23,28 +23,28 @@ class Capture:
 
     @property
     def segments(self) -> list[str]:
-        """The files, in their order."""
+        """The segment files, in order."""
         return sorted(str(path) for path in self.journal.glob("*.parquet"))
 
 
 def texts(folder: Path, frames: int) -> Capture:
-    """Calls in the four text encodings, with all their endings and repeats."""
+    """Return a capture of calls in the four text encodings, with all outcomes and retransmissions."""
     return _capture(folder / f"texts-{frames}", Options(frames, encodings=TEXTS, plain=True, segment=_segment(frames)))
 
 
 def everything(folder: Path, frames: int) -> Capture:
-    """All six encodings, and all that a capture can have."""
+    """Return a capture in all six encodings, with all kinds of traffic."""
     return _capture(folder / f"all-{frames}", Options(frames, encodings=ENCODINGS, segment=_segment(frames)))
 
 
 def _segment(frames: int) -> int:
-    """Return the records of one segment: there are some for each core, and none is larger than a hub would write."""
+    """Return the records per segment: several segments per core, and none larger than a hub's."""
     return min(_LARGEST, -(-frames // _SEGMENTS))
 
 
 def _capture(folder: Path, options: Options) -> Capture:
-    made = Capture(options.frames, folder / "journal", folder / "truth")
-    if not (made.truth / _DONE).exists():
-        say(f"making {folder.name}")
-        generate(made.journal, made.truth, options)
-    return made
+    capture = Capture(options.frames, folder / "journal", folder / "truth")
+    if not (capture.truth / _DONE).exists():
+        show_progress(f"generating {folder.name}")
+        generate(capture.journal, capture.truth, options)
+    return capture

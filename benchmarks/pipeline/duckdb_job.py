@@ -20,16 +20,16 @@ def core(capture: Capture, out: Path) -> None:
         connection.execute(_JOB.format(segments=capture.journal / "*.parquet", out=out))
 
 
-def differences(one: str, other: str, table: str) -> str:
-    """Compare two Parquet tables row by row, in all columns; return an empty text if they are equal."""
-    asked = "select count(*) from (select {names} from {a} as t except all select {names} from {b} as t)"
-    places = [f"read_parquet('{place}')" for place in (one, other)]
+def differences(first: str, second: str, table: str) -> str:
+    """Compare all rows and columns of two Parquet tables; return an empty string if they are equal."""
+    query = "select count(*) from (select {names} from {a} as t except all select {names} from {b} as t)"
+    sources = [f"read_parquet('{path}')" for path in (first, second)]
     with duckdb.connect() as connection:
         connection.execute("set timezone = 'UTC'")
-        columns = connection.execute(f"describe select * from {places[1]}").fetchall()  # noqa: S608  our own paths
+        columns = connection.execute(f"describe select * from {sources[1]}").fetchall()  # noqa: S608  our own paths
         names = ", ".join(f"t.{name}" for name, *_ in columns)
-        found = []
-        for a, b in (places, reversed(places)):
-            (count,) = connection.execute(asked.format(names=names, a=a, b=b)).fetchall()[0]
-            found.append(count)
-    return "" if not any(found) else f"{table}: {found[0]} rows that the other has not, {found[1]} that it lacks"
+        counts = []
+        for a, b in (sources, reversed(sources)):
+            (count,) = connection.execute(query.format(names=names, a=a, b=b)).fetchall()[0]
+            counts.append(count)
+    return "" if not any(counts) else f"{table}: {counts[0]} rows only in the first, {counts[1]} only in the second"

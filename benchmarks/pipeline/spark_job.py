@@ -1,4 +1,4 @@
-"""The core job in Spark, with the functions of the pipeline: segments become pieces in Python workers, pieces calls."""
+"""The core job in Spark: Python workers decode segments into partial calls, Spark joins these into calls."""
 
 import shutil
 from collections.abc import Iterator
@@ -24,19 +24,19 @@ SETTINGS: Final = SparkSettings("local[2]", name="bench")
 
 @contextmanager
 def running() -> "Iterator[SparkSession]":
-    """Have Spark, set as `fiveways pipeline run` sets it."""
+    """Start Spark, configured as in `fiveways pipeline run`."""
     with spark_session.open_spark(SETTINGS) as spark:
         yield spark
 
 
 def core(spark: "SparkSession", capture: Capture, out: Path) -> None:
     """Write the folders `calls` and `slo`."""
-    from fiveways.pipeline.gold.slo import slo  # noqa: PLC0415  pyspark is here now
+    from fiveways.pipeline.gold.slo import slo  # noqa: PLC0415  needs pyspark
     from fiveways.pipeline.silver.calls import calls  # noqa: PLC0415
 
     shutil.rmtree(out, ignore_errors=True)
     tasks = [(path, f"{number:04}", str(out)) for number, path in enumerate(capture.segments)]
-    parts = spark.sparkContext.parallelize(tasks, len(tasks)).map(_paired).collect()
+    parts = spark.sparkContext.parallelize(tasks, len(tasks)).map(_decode_and_pair).collect()
     division = finalization.find_shared_buckets(out, [], parts)
     finalization.finalize(spark, out, parts, division)
     if (out / finalization.PARTIAL_CALLS_TABLE).exists():
@@ -46,8 +46,8 @@ def core(spark: "SparkSession", capture: Capture, out: Path) -> None:
     slo(spark.read.parquet(f"file://{out}/calls")).coalesce(1).write.parquet(f"file://{out}/slo")
 
 
-def _paired(task: tuple[str, str, str]) -> str:
-    """Decode one segment, and match what is in it; return what the part is called."""
+def _decode_and_pair(task: tuple[str, str, str]) -> str:
+    """Decode one segment and pair its messages; return the name of the part."""
     path, name, folder = task
     messages = pa.concat_tables([decode(batch).messages for batch in reader.read_batches(path, encoded=True)])
     pieces = pair_messages(messages)
@@ -59,6 +59,6 @@ def _paired(task: tuple[str, str, str]) -> str:
 
 
 def everything(spark: "SparkSession", capture: Capture, out: Path) -> None:
-    """Make all tables, as `fiveways pipeline run --full` does."""
+    """Write all tables, as `fiveways pipeline run --full` does."""
     shutil.rmtree(out, ignore_errors=True)
     batch_run.run(batch_run.RunOptions(str(capture.journal), out, SETTINGS, is_full=True), spark=spark)

@@ -1,4 +1,4 @@
-"""How long something took, what it cost, and how much else was going on meanwhile."""
+"""Duration and CPU time of a job, and the load of other processes meanwhile."""
 
 import os
 from collections.abc import Callable
@@ -13,7 +13,7 @@ _TICKS: Final = os.sysconf("SC_CLK_TCK")
 
 
 def timed(frames: int, run: Callable[[], None]) -> Sample:
-    """Run it once; Java and its workers are children of this process, and count."""
+    """Run a job once; the JVM and its workers are child processes, and count."""
     watch, cpu = Stopwatch(_children), process_time()
     started = perf_counter()
     run()
@@ -23,7 +23,7 @@ def timed(frames: int, run: Callable[[], None]) -> Sample:
 
 
 def undisturbed(frames: int, run: Callable[[], None]) -> Sample:
-    """Run it; once more if much else was going on."""
+    """Run a job; repeat it if other processes took much of the machine."""
     best = timed(frames, run)
     for _ in range(TRIES - 1):
         if best.others <= DISTURBED:
@@ -33,13 +33,13 @@ def undisturbed(frames: int, run: Callable[[], None]) -> Sample:
 
 
 def _children() -> float:
-    """Return the processor time of all that descend from this process, those that have ended among them."""
+    """Return the CPU seconds of all descendants of this process, including exited ones."""
     parents, spent = {}, {}
     for path in Path("/proc").glob("[0-9]*/stat"):
         try:
             fields = path.read_text(encoding="utf-8", errors="replace").rpartition(")")[2].split()
         except OSError:
-            continue  # it has just ended
+            continue  # the process has just exited
         pid = int(path.parent.name)
         parents[pid] = int(fields[1])
         spent[pid] = sum(map(int, fields[11:15])) / _TICKS
@@ -47,9 +47,9 @@ def _children() -> float:
 
 
 def _descends(pid: int, parents: dict[int, int]) -> bool:
-    mine = os.getpid()
+    own = os.getpid()
     while pid in parents:
         pid = parents[pid]
-        if pid == mine:
+        if pid == own:
             return True
     return False

@@ -1,4 +1,4 @@
-"""The store as the hub uses it: each step of a request is begun when the one before it has reached the disk."""
+"""The store as the hub uses it: each step of a request starts after the previous one has reached the disk."""
 
 import asyncio
 import time
@@ -6,14 +6,14 @@ from functools import partial
 from pathlib import Path
 from time import perf_counter
 
-from benchmarks.store.baseline import FAR, WORD, names
+from benchmarks.store.baseline import FAR, MESSAGE, names
 from fiveways.model.store_changes import PutAnswer, PutRequest, PutTombstone
 from fiveways.store.errors import StoreError
 from fiveways.store.store import Store
 
 
 class Load:
-    """So many requests in flight; one that is over makes place for the next."""
+    """A number of requests in flight; each finished one starts the next."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
@@ -22,20 +22,20 @@ class Load:
         self._open = 0
         self.finished = 0
 
-    def begin(self) -> None:
-        """Put a request down."""
+    def start(self) -> None:
+        """Write a request."""
         self._open += 1
         peer, key = next(self._names)
-        self._store.write(PutRequest(peer, key, WORD, FAR), partial(self._answer, peer, key))
+        self._store.write(PutRequest(peer, key, MESSAGE, FAR), partial(self._answer, peer, key))
 
     async def stop(self) -> None:
-        """Begin no more, and wait for those that are open."""
+        """Start no more requests, and wait for the open ones."""
         self._last = asyncio.get_running_loop().create_future()
         await self._last
 
     def _answer(self, peer: str, key: str, error: StoreError | None) -> None:
         _expect_none(error)
-        self._store.write(PutAnswer(peer, key, WORD, FAR), partial(self._forget, peer, key))
+        self._store.write(PutAnswer(peer, key, MESSAGE, FAR), partial(self._forget, peer, key))
 
     def _forget(self, peer: str, key: str, error: StoreError | None) -> None:
         _expect_none(error)
@@ -46,22 +46,22 @@ class Load:
         self.finished += 1
         self._open -= 1
         if self._last is None:
-            self.begin()
+            self.start()
         elif not self._open:
             self._last.set_result(None)
 
 
 async def measure(path: Path, in_flight: int, seconds: float) -> float:
-    """Return how many requests in a second are put down, answered and forgotten."""
+    """Return the requests per second that are written, answered and forgotten."""
     store = Store.open(path, now=time.time)
     try:
-        load, start = Load(store), perf_counter()
+        load, started = Load(store), perf_counter()
         for _ in range(in_flight):
-            load.begin()
+            load.start()
         await asyncio.sleep(seconds)
-        finished, passed = load.finished, perf_counter() - start
+        finished, elapsed = load.finished, perf_counter() - started
         await load.stop()
-        return finished / passed
+        return finished / elapsed
     finally:
         store.close()
 

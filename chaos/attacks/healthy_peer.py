@@ -35,7 +35,7 @@ class PingingPeer:
     async def ping(self) -> None:
         """Ping until the process ends."""
         try:
-            wire = await upgrade(self._port, "/umq", ADDRESS, more=self._headers, hello="H1.0.0\n")
+            wire = await upgrade(self._port, "/umq", ADDRESS, headers=self._headers, hello="H1.0.0\n")
             while True:
                 self._ping_sent_at = perf_counter()
                 await wire.ask("M1\nhub:ping\n")
@@ -58,14 +58,14 @@ class PingingPeer:
             await asyncio.sleep(0.2)
 
     async def _open(self) -> bool:
-        wire = await upgrade(self._port, "/umq", ADDRESS, more=self._headers)
+        wire = await upgrade(self._port, "/umq", ADDRESS, headers=self._headers)
         try:
             return (await wire.ask("H1.0.0\n")).startswith("W")
         finally:
             wire.reset()
 
     async def _post(self) -> bool:
-        return await self._status(post(b'{"t":"hub-ping","r":"1"}', more=self._headers)) == 200
+        return await self._status(post(b'{"t":"hub-ping","r":"1"}', headers=self._headers)) == 200
 
     async def _check(self) -> bool:
         return await self._status(b"GET /livez HTTP/1.1\r\nHost: localhost\r\n\r\n") == 200

@@ -5,7 +5,7 @@ from contextlib import suppress
 from typing import Final
 
 from chaos.attacks.attack_run import Attack, AttackRun
-from chaos.attacks.raw_sockets import answer, request_once, connect, post, repeat, upgrade
+from chaos.attacks.raw_sockets import answer, connect, post, repeat, request_once, upgrade
 from chaos.attacks.raw_sockets import umq as open_umq
 
 _POLL: Final = post(b"[]", "/nq?wait=60")

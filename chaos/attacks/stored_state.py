@@ -5,7 +5,7 @@ import json
 from typing import Final
 
 from chaos.attacks.attack_run import Attack, AttackRun
-from chaos.attacks.raw_sockets import BINARY, RawSocket, answer, request_once, connect, header, post, repeat, umq
+from chaos.attacks.raw_sockets import BINARY, RawSocket, answer, connect, header, post, repeat, request_once, umq
 
 _MIB: Final = 1 << 20
 _OTHER: Final = "127.0.0.8"

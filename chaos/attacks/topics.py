@@ -134,7 +134,7 @@ async def _stuck(attack_run: AttackRun) -> None:
 async def _empty_maps(attack_run: AttackRun) -> None:
     """Publish 1 MB of empty CBOR maps to a JSON subscriber."""
     subscriber = await umq(attack_run.port)
-    publisher = await upgrade(attack_run.port, "/lrpm", more="Sec-WebSocket-Protocol: lrpm.cbor\r\n")
+    publisher = await upgrade(attack_run.port, "/lrpm", headers="Sec-WebSocket-Protocol: lrpm.cbor\r\n")
     attack_run.ends += [subscriber.reset, publisher.reset]
     await subscriber.ask(_subscribe(1, "news"))
     publisher.send(bytes((0x83, 0x02, 0xF6, 0xA0)), BINARY)  # HELLO

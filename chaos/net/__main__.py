@@ -164,10 +164,10 @@ async def _result(name: str, clients: Process) -> dict[str, Any]:
 
 def _outcome(name: str, result: dict[str, Any], logged: list[str]) -> Outcome:
     reports = result["reports"]
-    faults = [f"{each['kind']}: {line}" for each in reports for line in (*each["wrong"], *each["failures"])]
+    faults = [f"{report['kind']}: {line}" for report in reports for line in (*report["wrong"], *report["failures"])]
     faults += [f"hub: {line}" for line in logged]
-    requests, answered = (sum(each["figures"].get(key, 0) for each in reports) for key in ("requests", "answered"))
-    lost, doubled = (sum(each[key] for each in reports) for key in ("lost", "doubled"))
+    requests, answered = (sum(report["figures"].get(key, 0) for report in reports) for key in ("requests", "answered"))
+    lost, doubled = (sum(report[key] for report in reports) for key in ("lost", "doubled"))
     return Outcome(name, requests, answered, lost, doubled, faults, 0, 0, 0, 0.0)
 
 

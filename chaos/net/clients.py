@@ -23,16 +23,16 @@ from chaos.services import Service
 
 async def run(hub: HubAddress, in_flight: int, random: Random, patience: float) -> None:
     """Run requesters and services until a line arrives on stdin."""
-    services_: list[Service | RawService] = [*services(hub, random), *raw_services(hub, random)]
-    requesters_ = [*requesters(hub, random, in_flight), *raw_requesters(hub, random, in_flight)]
-    participants = [*services_, *requesters_]
-    background = [asyncio.create_task(each.run()) for each in services_]
-    for each in services_:
+    callees: list[Service | RawService] = [*services(hub, random), *raw_services(hub, random)]
+    callers = [*requesters(hub, random, in_flight), *raw_requesters(hub, random, in_flight)]
+    participants = [*callees, *callers]
+    background = [asyncio.create_task(each.run()) for each in callees]
+    for each in callees:
         await asyncio.wait_for(each.has_registered.wait(), patience)
-    working = [asyncio.create_task(each.run()) for each in requesters_]
+    working = [asyncio.create_task(each.run()) for each in callers]
     finish_line = asyncio.create_task(asyncio.to_thread(sys.stdin.readline))
     while not finish_line.done():
-        _print_json({"answered": sum(each.report().figures["answered"] for each in requesters_)})
+        _print_json({"answered": sum(each.report().figures["answered"] for each in callers)})
         await asyncio.wait([finish_line], timeout=1.0)
     for participant in participants:
         participant.finish()

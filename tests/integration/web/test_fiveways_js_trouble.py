@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from chaos.processes import lasting_port
+from chaos.processes import low_port
 from tests.integration.web.engines import Engine, Story, run, site
 from tests.integration.web.fakes import Fake, serving
 from tests.support import hubs
@@ -22,7 +22,7 @@ class Phoenix:
 
     def __init__(self, *arguments: str) -> None:
         self._arguments = (*arguments, "--app", "examples.app:app", "--set", "server.drain_timeout=0.1")
-        self.port = str(lasting_port())
+        self.port = str(low_port())
         self.start()
 
     def end(self, number: signal.Signals) -> None:

@@ -1,4 +1,4 @@
-"""Every contestant that is at hand answers some hundred calls, each with its own answer; and the same for fan-out."""
+"""Every available contestant answers a few hundred calls correctly, and delivers every publication."""
 
 from collections.abc import Callable, Iterator
 
@@ -21,12 +21,12 @@ CONTESTANTS = {
     "umq36": (routers.hub, codecs.UMQ36, codecs.UMQ36),
     "umq-to-lrpm": (routers.hub, codecs.UMQ, codecs.LRPM_JSON),
 }
-Find = Callable[[str], Contestant]
+FindContestant = Callable[[str], Contestant]
 
 
 @pytest.fixture(scope="module")
-def find() -> Iterator[Find]:
-    """Return a contestant whose router runs, until all tests here are over."""
+def contestants() -> Iterator[FindContestant]:
+    """Return a function that finds a contestant and starts its router; routers stop after the module."""
     running: dict[str, Router] = {}
 
     def contestant(name: str) -> Contestant:
@@ -44,29 +44,29 @@ def find() -> Iterator[Find]:
 
 @pytest.mark.parametrize("batches", [False, True], ids=["one by one", "batching"])
 @pytest.mark.parametrize("name", CONTESTANTS)
-def test_every_call_gets_its_own_answer(find: Find, name: str, batches: bool) -> None:
-    # No time at all is enough for those that are in flight from the beginning.
-    sample = uvloop.run(calls.measure(find(name), CALLS, 0.0, batches=batches))
+def test_every_call_gets_its_own_response(contestants: FindContestant, name: str, batches: bool) -> None:
+    # With 0 seconds, only the calls that start at once are made.
+    sample = uvloop.run(calls.measure(contestants(name), CALLS, 0.0, batches=batches))
     assert sample.rate > 0
     assert 0 < sample.p50 <= sample.p99
 
 
 @pytest.mark.parametrize("name", ["relay", "nats-server", "lrpm", "umq"])
-def test_every_subscriber_gets_every_publication(find: Find, name: str) -> None:
-    assert uvloop.run(fanout.measure(find(name), 0.0, subscribers=SUBSCRIBERS)).rate > 0
+def test_every_subscriber_gets_every_publication(contestants: FindContestant, name: str) -> None:
+    assert uvloop.run(fanout.measure(contestants(name), 0.0, subscribers=SUBSCRIBERS)).rate > 0
 
 
 @pytest.mark.parametrize("library", ["fiveways", "nats"])
-def test_python_programs_call_each_other(find: Find, library: str) -> None:
+def test_python_programs_call_each_other(contestants: FindContestant, library: str) -> None:
     name, url = {
         "fiveways": ("lrpm", "lrpm+ws://127.0.0.1:{port}"),
         "nats": ("nats-server", "nats://127.0.0.1:{port}"),
     }[library]
-    sample = uvloop.run(clients.measure(Client(library, find(name).router, library, url), 8, 0.1))
+    sample = uvloop.run(clients.measure(Client(library, contestants(name).router, library, url), 8, 0.1))
     assert sample.rate > 0
     assert sample.ends > 0
 
 
-def test_idle_sessions_take_memory(find: Find) -> None:
-    who = find("lrpm")
-    assert uvloop.run(idle.measure(who.router, who.caller, 50)).sessions == 50
+def test_idle_sessions_are_counted(contestants: FindContestant) -> None:
+    contestant = contestants("lrpm")
+    assert uvloop.run(idle.measure(contestant.router, contestant.caller, 50)).sessions == 50

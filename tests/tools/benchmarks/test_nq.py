@@ -1,4 +1,4 @@
-"""The benchmark of NQ: every request gets its own answer, is acknowledged, and what is promised is compared."""
+"""The NQ benchmark: every request gets its own response and is acknowledged, and the targets are compared."""
 
 import asyncio
 import json
@@ -29,33 +29,33 @@ def hub(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Router]:
     router.stop()
 
 
-def test_every_request_gets_its_own_answer(hub: Router) -> None:
-    # No time at all is enough for those that are in flight from the beginning.
+def test_every_request_gets_its_own_response(hub: Router) -> None:
+    # With 0 seconds, only the requests that start at once are made.
     sample = uvloop.run(calls.measure(hub, CALLS, 0.0))
     assert sample.rate > 0
     assert 0 < sample.p50 <= sample.p99
 
 
 @in_loop
-async def test_every_answer_is_acknowledged_once_and_with_the_next_request() -> None:
-    link, said = Link(), list[bytes]()
-    link.send = said.append
+async def test_every_response_is_acknowledged_once_with_the_next_request() -> None:
+    link, packets = Link(), list[bytes]()
+    link.send = packets.append
     caller = calls.NqCaller(link, calls.NqCallCodec())
     running = asyncio.ensure_future(caller.run(2, 0.0))
     await asyncio.sleep(0)
     caller._stop_at = float("inf")
-    first, second = (json.loads(packet)["r"] for packet in said)
-    link.heard(b'[{"a":"b-1","i":"%b"},{"a":"b-2","i":"%b"}]' % (first.encode(), second.encode()))
-    assert len(said) == 2
-    link.heard(b"[%b]" % answer("b-2", second))
-    acknowledgement, request = json.loads(said.pop())
+    first, second = (json.loads(packet)["r"] for packet in packets)
+    link.on_frame(b'[{"a":"b-1","i":"%b"},{"a":"b-2","i":"%b"}]' % (first.encode(), second.encode()))
+    assert len(packets) == 2
+    link.on_frame(b"[%b]" % answer("b-2", second))
+    acknowledgement, request = json.loads(packets.pop())
     assert acknowledgement == {"i": "b-2"}
     assert request["r"] not in (first, second)
     caller._stop_at = 0.0
-    link.heard(b"[%b,%b]" % (answer("b-1", first), answer("b-3", request["r"])))
-    assert [json.loads(packet) for packet in said[2:]] == [{"i": "b-1"}, {"i": "b-3"}]
+    link.on_frame(b"[%b,%b]" % (answer("b-1", first), answer("b-3", request["r"])))
+    assert [json.loads(packet) for packet in packets[2:]] == [{"i": "b-1"}, {"i": "b-3"}]
     assert await running > 0
-    assert len(caller.waits) == 3
+    assert len(caller.latencies) == 3
 
 
 def answer(backchannel: str, request: str, number: str = "") -> bytes:
@@ -63,16 +63,16 @@ def answer(backchannel: str, request: str, number: str = "") -> bytes:
     return b'{"a":"%b","i":"%b","d":%b}' % (backchannel.encode(), request.encode(), body)
 
 
-def test_an_answer_must_be_that_of_its_request() -> None:
-    speech = calls.NqCallCodec()
-    assert speech.answered(answer("b-1", "1000007")) == 1_000_007
+def test_response_to_another_request_is_refused() -> None:
+    codec = calls.NqCallCodec()
+    assert codec.answered(answer("b-1", "1000007")) == 1_000_007
     with pytest.raises(UnexpectedFrame):
-        speech.answered(answer("b-1", "1000007", "1000008"))
+        codec.answered(answer("b-1", "1000007", "1000008"))
 
 
-def test_ratios_are_compared_with_what_is_promised() -> None:
+def test_ratios_are_compared_with_the_targets() -> None:
     table = Table("64 in flight", "calls/s", LRPM)
     for name, rate in ((STORED, 30.0), (PLAIN, 50.0), (LRPM, 200.0)):
         table.add(name, 0, Sample(rate, 1.0))
     lines = [line.split() for line in report({64: table}).splitlines()]
-    assert [words[0] for words in lines if "wanted" in words] == ["pass", "FAILED"]
+    assert [fields[0] for fields in lines if "target:" in fields] == ["pass", "FAILED"]

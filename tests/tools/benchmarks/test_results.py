@@ -1,4 +1,4 @@
-"""Ratios are taken within a round, and a promise says whether it was kept."""
+"""Ratios are taken within a round, and each target has a verdict."""
 
 import pytest
 
@@ -7,7 +7,7 @@ from benchmarks.hub.performance_targets import BenchmarkResults, PerformanceTarg
 from benchmarks.hub.results import Sample, Table, spread
 
 
-def test_only_rounds_that_have_both_make_a_ratio() -> None:
+def test_ratio_needs_both_samples_of_a_round() -> None:
     table = Table("calls", "calls/s", "relay")
     for turn, rate in enumerate((100.0, 200.0, 400.0)):
         table.add("relay", turn, Sample(rate, 1.0))
@@ -18,7 +18,7 @@ def test_only_rounds_that_have_both_make_a_ratio() -> None:
 
 
 @pytest.mark.parametrize(
-    ("mark", "verdict"),
+    ("target", "verdict"),
     [
         (PerformanceTarget("rate", [0.5, 0.7, 0.9], 0.6), "pass"),
         (PerformanceTarget("rate", [0.5, 0.5, 0.9], 0.6), "FAILED"),
@@ -28,30 +28,30 @@ def test_only_rounds_that_have_both_make_a_ratio() -> None:
         (PerformanceTarget("CPU", [1.0], at_most=1.5, level="proud"), "proud"),
     ],
 )
-def test_the_median_decides(mark: PerformanceTarget, verdict: str) -> None:
-    assert str(mark).split("  ")[1] == verdict
+def test_verdict_depends_on_the_median(target: PerformanceTarget, verdict: str) -> None:
+    assert str(target).split("  ")[1] == verdict
 
 
-def test_what_was_not_measured_is_said() -> None:
-    assert "not measured; wanted is at least 0.6" in str(PerformanceTarget("rate", [], 0.6))
-    found = BenchmarkResults(
+def test_missing_measurement_is_reported() -> None:
+    assert "not measured; target: at least 0.6" in str(PerformanceTarget("rate", [], 0.6))
+    results = BenchmarkResults(
         tables={"clients": Table("clients", "calls/s", "nats-py")}, missing={"a": "gone", "b": "gone"}
     )
-    assert "a, b not measured: gone" in str(found)
+    assert "a, b not measured: gone" in str(results)
 
 
-def test_spread_is_the_distance_between_the_quartiles() -> None:
+def test_spread_is_the_interquartile_range() -> None:
     assert spread([1.0, 2.0, 3.0, 4.0, 5.0]) == pytest.approx(2 / 3)
     assert spread([7.0]) == 0.0
 
 
-def test_everybody_begins_once() -> None:
+def test_each_contestant_is_first_once() -> None:
     assert [rotated(["a", "b", "c"], turn)[0] for turn in range(4)] == ["a", "b", "c", "a"]
     assert rotated([], 3) == []
 
 
-@pytest.mark.parametrize(("loads", "kept"), [([0.0, 0.9], 0.0), ([0.5, 0.05, 0.9], 0.05), ([0.5, 0.3, 0.4], 0.3)])
-def test_a_disturbed_measurement_is_repeated(loads: list[float], kept: float) -> None:
+@pytest.mark.parametrize(("loads", "chosen"), [([0.0, 0.9], 0.0), ([0.5, 0.05, 0.9], 0.05), ([0.5, 0.3, 0.4], 0.3)])
+def test_disturbed_measurement_is_repeated(loads: list[float], chosen: float) -> None:
     samples = iter([Sample(1.0, 1.0, others=load) for load in loads])
 
     async def run() -> Sample:
@@ -59,4 +59,4 @@ def test_a_disturbed_measurement_is_repeated(loads: list[float], kept: float) ->
 
     with pytest.raises(StopIteration) as ended:
         undisturbed(run).send(None)
-    assert ended.value.value.others == kept
+    assert ended.value.value.others == chosen

@@ -1,4 +1,4 @@
-"""The attacks, each at a small part of its size."""
+"""The attacks, each at a small fraction of its size."""
 
 from pathlib import Path
 
@@ -11,7 +11,7 @@ SCALE = 0.002
 
 
 @pytest.mark.parametrize("name", list(ATTACKS))
-def test_hub_survives_a_small_attack_and_answers_a_healthy_peer(name: str, tmp_path: Path) -> None:
+def test_hub_answers_a_healthy_peer_during_a_small_attack(name: str, tmp_path: Path) -> None:
     outcome = uvloop.run(attack(name, Plan(scale=SCALE, calm=0.5), tmp_path))
     assert outcome.actions + outcome.failed >= max(1, round(ATTACKS[name].actions * SCALE)) - 1, outcome.notes
     assert not [note for note in outcome.notes if note.startswith(("the hub", "stopped", "ended", "log"))]

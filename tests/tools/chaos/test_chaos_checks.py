@@ -1,4 +1,4 @@
-"""Each check of `make chaos` reports the fault that it is there for."""
+"""Each check of `make chaos` reports the fault that it is meant to detect."""
 
 import asyncio
 import os
@@ -29,10 +29,10 @@ def record(seq: int, direction: str, payload: bytes) -> dict[str, object]:
     return empty | fixed | {"seq": seq, "direction": direction, "payload": payload, "size": len(payload)}
 
 
-def audited(folder: Path, records: list[dict[str, object]], heard_at: float) -> Report:
+def audit_journal(folder: Path, records: list[dict[str, object]], received_at: float) -> Report:
     parquet.write_table(pa.Table.from_pylist(records, SCHEMA), folder / "r-000001.parquet")
     lives = [HubLifetime(0.0, 10.0), HubLifetime(11.0)]
-    return asyncio.run(audit(folder, [Acknowledgement("raw0-1", 1.0, heard_at)], lives))
+    return asyncio.run(audit(folder, [Acknowledgement("raw0-1", 1.0, received_at)], lives))
 
 
 ASKED = record(0, "in", b'{"t":"m","r":"raw0-1","d":1}')
@@ -40,98 +40,100 @@ ANSWERED = record(1, "out", b'[{"a":"x","i":"raw0-1","d":2}]')
 
 
 def test_complete_journal_is_clean(tmp_path: Path) -> None:
-    report = audited(tmp_path, [ASKED, ANSWERED], 5.0)
+    report = audit_journal(tmp_path, [ASKED, ANSWERED], 5.0)
     assert report.is_clean
     assert report.figures["acknowledged"] == 1
 
 
 @pytest.mark.parametrize("records", [[ASKED], [ANSWERED | {"seq": 0}]])
-def test_missing_record_of_an_acknowledged_request_is_lost(tmp_path: Path, records: list[dict[str, object]]) -> None:
-    assert audited(tmp_path, records, 5.0).lost == 1
+def test_missing_record_of_an_acknowledged_request_counts_as_lost(
+    tmp_path: Path, records: list[dict[str, object]]
+) -> None:
+    assert audit_journal(tmp_path, records, 5.0).lost == 1
 
 
 def test_record_within_the_bound_of_a_kill_may_be_missing(tmp_path: Path) -> None:
-    assert audited(tmp_path, [ASKED], 9.95).is_clean
+    assert audit_journal(tmp_path, [ASKED], 9.95).is_clean
 
 
 def test_gap_in_a_journal_is_wrong(tmp_path: Path) -> None:
-    assert len(audited(tmp_path, [ASKED, ANSWERED | {"seq": 2}], 5.0).wrong) == 1
+    assert len(audit_journal(tmp_path, [ASKED, ANSWERED | {"seq": 2}], 5.0).wrong) == 1
 
 
 def test_unreadable_segment_is_a_failure(tmp_path: Path) -> None:
     (tmp_path / "r-000000.parquet").write_bytes(b"no parquet")
-    assert len(audited(tmp_path, [ASKED, ANSWERED], 5.0).failures) == 1
+    assert len(audit_journal(tmp_path, [ASKED, ANSWERED], 5.0).failures) == 1
 
 
 def requester(*answers: dict[str, Any]) -> Report:
-    asking = RawRequester(HUB, Random(1), "raw0", 1, ("chaos-work",))
-    asking._open["raw0-3"] = OpenRequest("chaos-work", 3, 0.0, 0.0, 0.0)
-    for each in answers:
-        asking._heard({"a": "x", "i": "raw0-3"} | each)
-    return asking.report()
+    raw_requester = RawRequester(HUB, Random(1), "raw0", 1, ("chaos-work",))
+    raw_requester._open["raw0-3"] = OpenRequest("chaos-work", 3, 0.0, 0.0, 0.0)
+    for message in answers:
+        raw_requester._handle_message({"a": "x", "i": "raw0-3"} | message)
+    return raw_requester.report()
 
 
-def test_repeated_answer_counts_once() -> None:
+def test_repeated_response_counts_once() -> None:
     report = requester({"d": {"n": 3, "square": 9}}, {"d": {"n": 3, "square": 9}})
     assert report.is_clean
     assert report.figures["answered"] == 1
 
 
-def test_request_without_an_answer_is_lost() -> None:
+def test_request_without_a_response_counts_as_lost() -> None:
     assert requester({}).lost == 1
 
 
-def test_answers_of_two_runs_are_doubled() -> None:
+def test_responses_of_two_runs_count_as_doubled() -> None:
     answers = [{"d": {"n": 3, "square": 9, "run": run}} for run in (1, 2)]
     assert requester(*answers).doubled == 1
 
 
-def test_answer_to_another_number_is_wrong() -> None:
+def test_response_to_another_number_is_wrong() -> None:
     assert len(requester({"d": {"n": 4, "square": 16}}).wrong) == 1
 
 
-def test_fatal_error_is_a_failure() -> None:
+def test_fatal_error_counts_as_failure() -> None:
     assert len(requester({"e": {"type": "local", "fatal": True, "err": "busy"}}).failures) == 1
 
 
-def test_acknowledged_job_that_nobody_did_is_lost() -> None:
-    ledger = JobStates(pushed={1, 2, 3}, acknowledged={1, 2})
-    ledger.done[1] += 1
-    assert asyncio.run(ledger_report(ledger)).lost == 1
+def test_acknowledged_job_that_was_not_done_counts_as_lost() -> None:
+    states = JobStates(pushed={1, 2, 3}, acknowledged={1, 2})
+    states.done[1] += 1
+    assert asyncio.run(drainer_report(states)).lost == 1
 
 
-def test_job_that_was_done_twice_after_the_last_kill_is_doubled() -> None:
-    ledger = JobStates(pushed={1}, acknowledged={1})
-    ledger.done[1] += 2
-    ledger.done_at_last[1] += 2
-    assert asyncio.run(ledger_report(ledger)).doubled == 1
+def test_job_done_twice_after_the_last_kill_counts_as_doubled() -> None:
+    states = JobStates(pushed={1}, acknowledged={1})
+    states.done[1] += 2
+    states.done_at_last[1] += 2
+    assert asyncio.run(drainer_report(states)).doubled == 1
 
 
-async def ledger_report(ledger: JobStates) -> Report:
-    return QueueDrainer(HUB, Random(1), ledger).report()
+async def drainer_report(states: JobStates) -> Report:
+    return QueueDrainer(HUB, Random(1), states).report()
 
 
-class Subscribed(RawLrpm):
-    """A peer whose hub retains one value."""
+class SubscribedPeer(RawLrpm):
+    """A peer whose hub has one retained value."""
 
     def __init__(self, value: object) -> None:
         self.value = value
 
-    async def subscribe(self, topic: str, hear: Any) -> None:  # noqa: ANN401
+    async def subscribe(self, topic: str, on_event: Any) -> None:  # noqa: ANN401
         if self.value is not None:
-            hear(self.value)
+            on_event(self.value)
 
     async def call(self, name: str, body: object = None) -> object:
         return "pong"
 
 
 @pytest.mark.parametrize(("value", "lost", "wrong"), [(7, 0, 0), (9, 0, 0), (6, 1, 1), (10, 0, 1), (None, 1, 1)])
-def test_value_of_a_new_subscription_is_compared(value: object, lost: int, wrong: int) -> None:
+def test_first_value_of_a_new_subscription_is_compared(value: object, lost: int, wrong: int) -> None:
     async def read() -> Report:
         writer = RetainedWriter(HUB, Random(1), 1)
         writer.acknowledged, writer.sent = 7, 9
         reader = RetainedReader(HUB, Random(1), [writer])
-        peer: RawPeer = Subscribed(value)
+        peer: RawPeer = SubscribedPeer(value)
         await reader._check(peer, writer)
         return reader.report()
 
@@ -147,25 +149,25 @@ def test_reports_of_one_kind_are_added() -> None:
 
 
 def relayed(conditions: Conditions, count: int) -> tuple[list[bytes], Direction]:
-    """Return what arrives of some packets, and the direction that they took."""
+    """Return the packets that arrive, and the relay's direction."""
 
     async def relay() -> tuple[list[bytes], Direction]:
-        source, put = os.pipe2(os.O_NONBLOCK | os.O_DIRECT)  # packets, as a TUN device has
-        get, target = os.pipe2(os.O_NONBLOCK | os.O_DIRECT)
+        source, sender = os.pipe2(os.O_NONBLOCK | os.O_DIRECT)  # packets, as a TUN device has
+        receiver, target = os.pipe2(os.O_NONBLOCK | os.O_DIRECT)
         try:
             direction = Direction(source, target, Random(1))
             direction.conditions = conditions
             direction.start()
             for number in range(count):
-                os.write(put, b"%d" % number)
+                os.write(sender, b"%d" % number)
                 await asyncio.sleep(0)
-            while direction.passed + direction.dropped < count:  # noqa: ASYNC110  it tells nobody
+            while direction.passed + direction.dropped < count:  # noqa: ASYNC110  the relay has no event for it
                 await asyncio.sleep(0.001)
-            arrived = [os.read(get, 100) for _ in range(direction.passed)]
+            arrived = [os.read(receiver, 100) for _ in range(direction.passed)]
             direction.stop()
         finally:
-            for each in (source, put, get, target):
-                os.close(each)
+            for descriptor in (source, sender, receiver, target):
+                os.close(descriptor)
         return arrived, direction
 
     return asyncio.run(relay())
@@ -176,7 +178,7 @@ def test_good_network_keeps_all_packets_in_order() -> None:
     assert arrived == [b"%d" % number for number in range(12)]
 
 
-def test_lossy_network_drops_a_part_of_the_packets() -> None:
+def test_lossy_network_drops_some_packets() -> None:
     arrived, direction = relayed(Conditions(loss=0.5), 12)
     assert 0 < len(arrived) < 12
     assert len(arrived) + direction.dropped == 12

@@ -1,4 +1,4 @@
-"""The short form of `make chaos-net`: a lossy network that is cut once, and is removed in the end."""
+"""The short form of `make chaos-net`: a lossy network with one partition, removed at the end."""
 
 import os
 import signal
@@ -17,11 +17,11 @@ NAMESPACES = Path("/run/netns")
 
 @pytest.fixture(scope="module", autouse=True)
 def _needs_a_network() -> None:
-    if why := missing():
-        pytest.skip(why)
+    if reason := missing():
+        pytest.skip(reason)
 
 
-def started(*arguments: str) -> subprocess.Popen[str]:
+def start_chaos_net(*arguments: str) -> subprocess.Popen[str]:
     path = os.pathsep.join([str(ROOT / "src"), str(ROOT)])
     command = [sys.executable, "-m", "chaos.net", "--scenario", "short", "--in-flight", "60", *arguments]
     environment = {**os.environ, "PYTHONPATH": path, **mark()}
@@ -30,13 +30,13 @@ def started(*arguments: str) -> subprocess.Popen[str]:
     )
 
 
-def left_by(pid: int) -> list[str]:
+def leftovers(pid: int) -> list[str]:
     devices = [path.name for path in Path("/sys/class/net").glob(f"fw{pid}*")]
     return devices + [path.name for path in NAMESPACES.glob(f"fiveways-chaos-{pid}-*")]
 
 
-def test_all_is_answered_after_loss_and_a_partition() -> None:
-    with started() as process:
+def test_every_request_is_answered_after_loss_and_a_partition() -> None:
+    with start_chaos_net() as process:
         out, err = process.communicate(timeout=300)
     assert process.returncode == 0, out + err
     name, requests, answered, lost, doubled, wrong, _, dropped, *_ = out.splitlines()[1].split()
@@ -44,29 +44,29 @@ def test_all_is_answered_after_loss_and_a_partition() -> None:
     assert requests == answered
     assert int(answered) > 0
     assert int(dropped) > 0
-    assert left_by(process.pid) == []
+    assert leftovers(process.pid) == []
 
 
-def test_interrupted_run_removes_everything() -> None:
-    with started() as process:
+def test_interrupted_run_removes_its_namespaces() -> None:
+    with start_chaos_net() as process:
         assert process.stderr is not None
         while process.stderr.read(1) not in ("\n", ""):  # progress ends with a CR, which is read as LF
             pass
-        assert left_by(process.pid) != []
+        assert leftovers(process.pid) != []
         os.killpg(process.pid, signal.SIGINT)  # as Ctrl-C in a terminal does
         process.communicate(timeout=300)
     assert process.returncode == 130
-    assert left_by(process.pid) == []
+    assert leftovers(process.pid) == []
 
 
-def test_next_run_removes_what_a_killed_one_left() -> None:
-    with started() as process:
+def test_next_run_removes_namespaces_of_a_killed_run() -> None:
+    with start_chaos_net() as process:
         assert process.stderr is not None
         while process.stderr.read(1) not in ("\n", ""):
             pass
         process.kill()
         process.wait()
-        left = left_by(process.pid)
-    assert left != []
+        remaining = leftovers(process.pid)
+    assert remaining != []
     remove_leftovers()
-    assert left_by(process.pid) == []
+    assert leftovers(process.pid) == []

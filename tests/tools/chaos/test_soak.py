@@ -10,18 +10,18 @@ from chaos.soak.__main__ import Plan, main, run
 from chaos.soak.rules import Sample, at_rest, judge, slope, slope_bound, warm_up
 
 
-def test_hub_holds_after_mixed_traffic_what_it_held_before(tmp_path: Path) -> None:
+def test_hub_returns_to_rest_after_mixed_traffic(tmp_path: Path) -> None:
     outcome = uvloop.run(run(Plan(minutes=0.2, every=1.0, has_broker=False, rest=30.0), tmp_path))
     assert outcome.holds, [str(rule) for rule in outcome.rules if not rule.holds]
     texts = [rule.text.partition(":")[0] for rule in outcome.rules]
     for name in ("descriptors", "threads", "connected_sessions at rest", "open_calls at rest", "descriptors at rest"):
         assert name in texts
     for action in ("call", "stream", "callback", "attachments", "cut", "malformed", "push", "pull", "scrape"):
-        assert outcome.place.done[action], action
+        assert outcome.soak_run.done[action], action
 
 
 def samples(growth: float, *, descriptors: float = 0.0, minutes: int = 60) -> list[Sample]:
-    """Samples each 5 seconds with noise of a few MiB."""
+    """Samples every 5 seconds with noise of a few MiB."""
     random = Random(1)
     return [
         Sample(
@@ -35,12 +35,12 @@ def samples(growth: float, *, descriptors: float = 0.0, minutes: int = 60) -> li
     ]
 
 
-def failed(given: list[Sample], minutes: float = 60.0) -> list[str]:
-    """The rules that do not hold, by their first words."""
-    return [rule.text.partition(":")[0] for rule in judge(given, minutes) if not rule.holds]
+def failed(points: list[Sample], minutes: float = 60.0) -> list[str]:
+    """Return the first words of the rules that do not hold."""
+    return [rule.text.partition(":")[0] for rule in judge(points, minutes) if not rule.holds]
 
 
-def test_memory_that_grows_fails_and_noise_does_not() -> None:
+def test_growing_memory_fails_and_noise_passes() -> None:
     assert failed(samples(0.0)) == []
     assert failed(samples(0.05)) == []
     assert failed(samples(0.15)) == ["RSS of the hub"]
@@ -48,13 +48,15 @@ def test_memory_that_grows_fails_and_noise_does_not() -> None:
 
 def test_growth_during_warm_up_is_not_judged() -> None:
     grown = [
-        Sample(each.minute, each.rss + min(each.minute, 11) * 10, each.writer, each.descriptors, each.threads)
-        for each in samples(0.0)
+        Sample(
+            sample.minute, sample.rss + min(sample.minute, 11) * 10, sample.writer, sample.descriptors, sample.threads
+        )
+        for sample in samples(0.0)
     ]
     assert failed(grown) == []
 
 
-def test_descriptors_that_grow_fail() -> None:
+def test_growing_descriptors_fail() -> None:
     assert failed(samples(0.0, descriptors=0.5)) == ["descriptors"]
 
 
@@ -63,7 +65,7 @@ def test_short_run_has_no_rule_on_memory() -> None:
     assert failed(samples(0.0)[:1], 1.0) == ["there are samples after warm-up"]
 
 
-def test_slope_is_that_of_the_line() -> None:
+def test_slope_of_a_line() -> None:
     assert slope([(minute, 3.0 * minute) for minute in range(10)]) == 3.0
     assert slope([]) == slope([(1.0, 5.0)]) == slope([(1.0, 5.0), (1.0, 7.0)]) == 0.0
 
@@ -72,12 +74,12 @@ def test_slope_is_that_of_the_line() -> None:
     ("minutes", "warm", "bound"),
     [(60.0, 12.0, 0.1), (120.0, 24.0, 0.1), (10.0, 5.0, 0.6), (6.0, 3.0, 1.0), (1.0, 0.5, 6.0)],
 )
-def test_warm_up_and_bound_follow_the_length_of_a_run(minutes: float, warm: float, bound: float) -> None:
+def test_warm_up_and_bound_depend_on_the_duration(minutes: float, warm: float, bound: float) -> None:
     assert warm_up(minutes) == pytest.approx(warm)
     assert slope_bound(minutes) == pytest.approx(bound)
 
 
-def test_what_peers_left_behind_fails() -> None:
+def test_state_left_behind_by_peers_fails() -> None:
     before = Sample(0.0, 60.0, 90.0, 30, 9, {"sessions": 2, "callbacks": 0})
     after = Sample(9.0, 61.0, 91.0, 45, 9, {"sessions": 3, "callbacks": 0})
     rules = at_rest(before, after, {"sessions": 0.0, "callbacks": 0.0})

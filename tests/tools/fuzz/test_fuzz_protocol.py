@@ -1,4 +1,4 @@
-"""The short form of `make fuzz`: a few thousand damaged frames for every protocol, the same ones in every run."""
+"""The short form of `make fuzz`: a few thousand damaged frames for every protocol, reproducible."""
 
 from dataclasses import replace
 from operator import attrgetter
@@ -10,25 +10,25 @@ import pytest
 from fiveways.protocols import registry
 from fiveways.protocols.base import ProtocolSpec
 from fuzz.fuzz_target import PropertyViolated, seeds, try_input
-from fuzz.mutation import mutated
+from fuzz.mutation import mutate
 
 INPUTS = 3000
 
 
 @pytest.mark.parametrize("spec", registry.all_specs(), ids=attrgetter("name"))
-def test_no_input_breaks_a_promise(spec: ProtocolSpec) -> None:
+def test_no_input_violates_a_property(spec: ProtocolSpec) -> None:
     random = Random(20)
-    found = []
+    findings = []
     for _ in range(INPUTS):
-        data = mutated(random, seeds(spec))
+        data = mutate(random, seeds(spec))
         try:
             try_input(spec, data)
-        except Exception as exc:  # noqa: BLE001  any exception is a find
-            found.append((data, exc))
-    assert found == []
+        except Exception as exc:  # noqa: BLE001  any exception is a finding
+            findings.append((data, exc))
+    assert findings == []
 
 
-def test_an_exception_is_found() -> None:
+def test_exception_is_detected() -> None:
     def decode(*_: object) -> NoReturn:
         raise KeyError
 
@@ -36,7 +36,7 @@ def test_an_exception_is_found() -> None:
         try_input(replace(registry.load("umq"), decode=decode), b"\0M1\nx")
 
 
-def test_a_message_that_does_not_survive_is_found() -> None:
+def test_message_that_changes_in_a_round_trip_is_detected() -> None:
     umq = registry.load("umq")
     with pytest.raises(PropertyViolated, match="read back as"):
         try_input(replace(umq, encode=lambda _: umq.encode(umq.messages["Result"]("1"))), b"\0M1\nx")
