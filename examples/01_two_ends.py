@@ -1,7 +1,6 @@
-"""A call and its answer in any of the protocols, frame by frame, without a network.
+"""A call and its response in each protocol, frame by frame, without a network.
 
-python examples/01_two_ends.py            in all of them
-python examples/01_two_ends.py lrpm-json  in one
+python examples/01_two_ends.py            in all protocols python examples/01_two_ends.py lrpm-json  in one protocol
 """
 
 import sys
@@ -14,13 +13,13 @@ from fiveways.wire.payload import Value
 
 
 def carry(source: Conversation, target: Conversation, arrow: str) -> list[HubMessage]:
-    """Show what one end has to say, and give what the other hears."""
-    heard: list[HubMessage] = []
+    """Print the packets of one conversation, and pass them to the other one."""
+    messages: list[HubMessage] = []
     for packet in source.take_packets():
-        shown = repr(packet.payload.decode()) if packet.is_text else packet.payload.hex(" ")
-        print(f"  {arrow} {packet.channel} {shown}")
-        heard += target.receive(packet, 0.0)
-    return heard
+        text = repr(packet.payload.decode()) if packet.is_text else packet.payload.hex(" ")
+        print(f"  {arrow} {packet.channel} {text}")
+        messages += target.receive(packet, 0.0)
+    return messages
 
 
 def converse(name: str) -> None:
@@ -35,7 +34,7 @@ def converse(name: str) -> None:
         carry(client, server, "►")
         server.send(Welcome(), 0.0)
         carry(server, client, "◄")
-    # MQTT carries protobuf, or without a schema bytes; the others carry values.
+    # A payload in MQTT is protobuf, or bytes if there is no schema; in the other protocols it is a value.
     numbers, total = (b"2 3", b"5") if name == "mqtt-rpc" else ([2, 3], 5)
     client.send(Call("my call", "math.add", Value(numbers)), 0.0)
     (call,) = carry(client, server, "►")
@@ -43,13 +42,13 @@ def converse(name: str) -> None:
     if name == "nq":
         server.send(Accepted(call.id), 0.0)
     server.send(Result(call.id, Value(total)), 0.0)
-    for word in carry(server, client, "◄"):
-        if isinstance(word, Result) and word.body is not None:
-            print(f"  {word.id}: {word.body.value()!r}")
+    for message in carry(server, client, "◄"):
+        if isinstance(message, Result) and message.body is not None:
+            print(f"  {message.id}: {message.body.value()!r}")
     carry(client, server, "►")
 
 
 if unknown := set(sys.argv[1:]) - set(registry.PROTOCOLS):
-    sys.exit(f"there is no protocol {', '.join(sorted(unknown))}: choose of {', '.join(registry.PROTOCOLS)}")
+    sys.exit(f"unknown protocol {', '.join(sorted(unknown))}: choose from {', '.join(registry.PROTOCOLS)}")
 for chosen in sys.argv[1:] or registry.PROTOCOLS:
     converse(chosen)

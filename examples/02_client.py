@@ -1,7 +1,6 @@
-"""Two programs at one hub, in two protocols: one offers a method and publishes, the other calls and listens.
+"""Two programs at one hub, in two protocols: one registers a method and publishes, the other calls and subscribes.
 
-fiveways serve                     in a first terminal
-python examples/02_client.py       in a second one
+fiveways serve                     in one terminal python examples/02_client.py       in another one
 """
 
 import asyncio
@@ -13,14 +12,14 @@ HUB = "localhost:7500"
 
 
 async def main(hub: str) -> None:
-    """Offer in UMQ, call from LRPM."""
+    """Register in UMQ, call from LRPM."""
     async with (
         fiveways.connect(f"umq+ws://{hub}") as shop,
         fiveways.connect(f"lrpm+ws://{hub}") as customer,
     ):
 
         async def price(item: str, pieces: int = 1) -> float:
-            """What so many of it cost."""
+            """Return the price of some pieces."""
             if item != "tea":
                 raise fiveways.Fail(f"we have no {item}")
             return 2.5 * pieces
@@ -31,9 +30,9 @@ async def main(hub: str) -> None:
             await customer.call("shop.price", ["coffee"])
         except fiveways.CallFailed as error:
             print("coffee:", error)
-        async with customer.subscribe("shop.*.open") as doors:
+        async with customer.subscribe("shop.*.open") as events:
             await shop.publish("shop.front.open", True)
-            async for event in doors:
+            async for event in events:
                 print(event.topic, event.data)
                 break
 

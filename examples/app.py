@@ -1,4 +1,4 @@
-"""The example application that the package has: `fiveways serve --app fiveways.demo.app:app` serves it anywhere.
+"""The example application of the package. `fiveways serve --app fiveways.demo.app:app` serves it anywhere.
 
 fiveways serve --app examples.app:app                            or: make serve
 """

@@ -1,10 +1,10 @@
-"""A WebSocket with nothing but Python's own sockets, for programs and devices that have no library for it.
+"""A WebSocket client with Python's own sockets, for programs and devices without a WebSocket library.
 
-fiveways serve                       in a first terminal
-python examples/websocket.py         in a second one: says hello in UMQ, and calls a method
+fiveways serve                       in one terminal python examples/websocket.py         in another one: performs the
+handshake of UMQ, and calls a method
 
-The how-to pages use it for raw frames. It is short so that it can be written again in any language: a request with a
-key, then frames with one byte for what they are, a length, and on the way to the hub a mask.
+The how-to pages use it for raw frames. It is short, so it can be ported to any language: an upgrade request with a key,
+then frames of an opcode byte, a length, a mask (only from client to hub) and the payload.
 """
 
 import os
@@ -16,7 +16,7 @@ from typing import Self
 HUB = "localhost:7500"
 TEXT, BINARY, CLOSE, PING, PONG = 0x1, 0x2, 0x8, 0x9, 0xA
 LAST = 0x80
-"""The bit that says that a message ends with this frame."""
+"""The FIN bit: the message ends with this frame."""
 
 
 class Closed(Exception):
@@ -24,10 +24,10 @@ class Closed(Exception):
 
 
 class WebSocket:
-    """One connection: text and bytes go out and come in."""
+    """One connection that sends and receives text and bytes."""
 
     def __init__(self, host: str, path: str, token: str = "", timeout: float = 60.0) -> None:
-        """Connect to `host:port`; the hub asks after `server.ping_interval` seconds of silence whether we are there."""
+        """Connect to `host:port`; the hub pings after `server.ping_interval` seconds of silence."""
         name, _, port = host.partition(":")
         self._socket = socket.create_connection((name, int(port)), timeout)
         self._stream = self._socket.makefile("rb")
@@ -50,14 +50,14 @@ class WebSocket:
         self._socket.close()
 
     def send(self, message: str | bytes) -> None:
-        """Say a text, or bytes."""
+        """Send a text message, or a binary one."""
         if isinstance(message, str):
             self._frame(TEXT, message.encode())
         else:
             self._frame(BINARY, message)
 
     def receive(self) -> str | bytes:
-        """Return the next message; what comes in several frames is put together, and pings are answered."""
+        """Return the next message, joined from its frames; pings are answered."""
         kind, message = 0, b""
         while True:
             first, length = self._exactly(2)
@@ -79,7 +79,7 @@ class WebSocket:
                         return message.decode() if kind == TEXT else message
 
     def _frame(self, kind: int, data: bytes) -> None:
-        """Send one frame. A client has to mask what it says."""
+        """Send one frame. A client must mask its frames (RFC 6455)."""
         mask = os.urandom(4)
         size = len(data)
         if size < 126:
@@ -99,6 +99,6 @@ class WebSocket:
 
 if __name__ == "__main__":
     with WebSocket(sys.argv[1] if len(sys.argv) > 1 else HUB, "/umq") as hub:
-        for said in ("H1.0.0\n", "M1\nhub:echo\nhello"):
-            hub.send(said)
-            print(repr(said), "is answered by", repr(hub.receive()))
+        for message in ("H1.0.0\n", "M1\nhub:echo\nhello"):
+            hub.send(message)
+            print(repr(message), "is answered by", repr(hub.receive()))

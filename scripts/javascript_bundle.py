@@ -1,14 +1,14 @@
-"""Bundle the ES modules of the JavaScript client into the one file that a hub serves: `make web` runs it.
+"""Bundle the ES modules of the JavaScript client into the one file that a hub serves; `make web` runs it.
 
 The modules are concatenated in the order of their imports, without `import` and `export`, so all their top-level names
-share one scope: each is declared once, and imported where it is used. The bundler accepts only what it understands:
+share one scope: each is declared once, and imported where it is used. The parser accepts only this syntax:
 
     import { name, ... } from "./module.js";           named imports without `as`
     export const | class | function | async function   in front of a declaration
     export { name, ... } from "./module.js";           in the entry module
     const, let, class, function                        one name per declaration, at the top level
 
-Anything else that begins with `import` or `export` is refused, and so are cycles and modules that nothing imports.
+Anything else that begins with `import` or `export` is refused, and so are cycles and modules without an importer.
 """
 
 import re
@@ -40,7 +40,7 @@ _DECLARING: Final = {"const", "let", "var", "class", "function", "async"}
 
 
 class BundleError(Exception):
-    """The modules use something that the bundler does not understand, or break one of its rules."""
+    """The modules use syntax that the parser does not accept, or break a rule of the bundler."""
 
 
 class Token(NamedTuple):
@@ -54,7 +54,7 @@ class Token(NamedTuple):
 
 @dataclass
 class Module:
-    """What the bundler knows of one module."""
+    """The parsed declarations of one module."""
 
     path: Path
     imports: dict[str, Path] = field(default_factory=dict)
@@ -72,13 +72,13 @@ def tokens(source: str, name: str) -> Iterator[Token]:
         is_operand = last.kind in {"text", "number"} or last.text in _BRACKETS
         is_operand = is_operand or (last.kind == "name" and last.text not in _OPERATORS)
         resumes_template = source[at] == "}" and opened[-1:] == ["${"]
-        found = _TEMPLATE.match(source, at) if source[at] == "`" or resumes_template else _TOKEN.match(source, at)
-        kind = (found.lastgroup or "text") if found else ""
+        match = _TEMPLATE.match(source, at) if source[at] == "`" or resumes_template else _TOKEN.match(source, at)
+        kind = (match.lastgroup or "text") if match else ""
         if source[at] == "/" and kind != "blank" and not is_operand:
-            found, kind = _REGEX.match(source, at), "text"
-        if found is None:
+            match, kind = _REGEX.match(source, at), "text"
+        if match is None:
             raise BundleError(f"{name}:{source.count(chr(10), 0, at) + 1}: not understood: {source[at : at + 40]!r}")
-        text = found[0]
+        text = match[0]
         if resumes_template or (kind == "sign" and text in _BRACKETS):
             if resumes_template is False and opened[-1:] != [_BRACKETS[text]]:
                 raise BundleError(f"{name}:{source.count(chr(10), 0, at) + 1}: unbalanced {text!r}")
@@ -91,7 +91,7 @@ def tokens(source: str, name: str) -> Iterator[Token]:
         elif text[0] in "`}" and text.endswith("${"):
             opened.append("${")
             last = Token("sign", "(", at, 0)
-        at = found.end()
+        at = match.end()
     if opened:
         raise BundleError(f"{name}: unbalanced {opened[-1]!r}")
 
@@ -99,9 +99,9 @@ def tokens(source: str, name: str) -> Iterator[Token]:
 def read_module(path: Path) -> Module:
     """Return the imports, exports and declarations of a module, the names that it uses, and its code without them."""
     module, source = Module(path), path.read_text(encoding="utf-8")
-    found, end, parts = list(tokens(source, path.name)), 0, list[str]()
-    for index, token in enumerate(found):
-        before, after = (found[at].text if 0 <= at < len(found) else "" for at in (index - 1, index + 1))
+    tokens_, end, parts = list(tokens(source, path.name)), 0, list[str]()
+    for index, token in enumerate(tokens_):
+        before, after = (tokens_[at].text if 0 <= at < len(tokens_) else "" for at in (index - 1, index + 1))
         shown = f"{path.name}: not understood: {source[token.start : token.start + 60]!r}"
         if token.text == "," and token.depth == 0 and token.start >= end:
             raise BundleError(

@@ -1,4 +1,4 @@
-"""Write the tables of the JavaScript client, `client/tables.js`, from the Python modules: `make web` runs it.
+"""Write the tables of the JavaScript client, `client/tables.js`, from the Python modules; `make web` runs it.
 
 Failure reasons and their codes in each protocol, limits, times, endpoints, characters of names and topics, alphabets.
 """
@@ -40,17 +40,18 @@ def tables() -> str:
     """Return the text of `client/tables.js`."""
     rows = (
         ("Failure reasons: whether the method ran, and the sentence for a failure without a text.", "REASONS",
-         {why.value: {"ran": why.execution.value, "text": why.text} for why in Reason}),
-        ("UMQ: the code of each reason.", "UMQ_CODES", {why.value: code for why, code in umq.CODES.items()}),
+         {reason.value: {"ran": reason.execution.value, "text": reason.text} for reason in Reason}),
+        ("UMQ: the code of each reason.", "UMQ_CODES", {reason.value: code for reason, code in umq.CODES.items()}),
         ("LRPM: the kinds of messages.", "LRPM_KINDS", {kind.name: kind.value for kind in lrpm_frames.Kind}),
         ("LRPM: the uri of each reason in errors that the hub sends.", "LRPM_URIS",
-         {why.value: uri for why, uri in lrpm.URIS.items()}),
+         {reason.value: uri for reason, uri in lrpm.URIS.items()}),
         ("LRPM: the uris by which a callee reports that a method did not run.", "LRPM_CALLEE_URIS",
-         {why.value: uri.replace(lrpm.HUB_ERROR_PREFIX, lrpm.CALLEE_ERROR_PREFIX) for why, uri in lrpm.URIS.items()
-          if why.execution is Execution.NO}),
+         {reason.value: uri.replace(lrpm.HUB_ERROR_PREFIX, lrpm.CALLEE_ERROR_PREFIX)
+          for reason, uri in lrpm.URIS.items() if reason.execution is Execution.NO}),
         ("NQ: the code of each reason in errors of type `local`.", "NQ_CODES",
-         {why.value: code for why, code in nq.CODES.items() if code}),
-        ("NQ: the reason that each code means.", "NQ_REASONS", {code: why.value for code, why in nq.REASONS.items()}),
+         {reason.value: code for reason, code in nq.CODES.items() if code}),
+        ("NQ: the reason that each code means.", "NQ_REASONS",
+         {code: reason.value for code, reason in nq.REASONS.items()}),
         ("NQ: the types of error objects.", "NQ_ERROR_TYPES", sorted(nq_errors.ERROR_TYPES)),
         ("NQ: times in seconds, and the parts of a stream that may be in flight.", "NQ_OPTIONS",
          {camel(name): getattr(Options(), name) for name in NQ_OPTIONS}),
@@ -79,7 +80,7 @@ def constant(comment: str, name: str, value: object) -> str:
 
 
 def literal(value: object, indent: str = "") -> str:
-    """Return a value as JavaScript; what does not fit into a line has a line for each item."""
+    """Return a value as JavaScript; a value that does not fit into a line gets a line per item."""
     inner = indent + "  "
     if isinstance(value, dict):
         items = [
@@ -99,18 +100,18 @@ def literal(value: object, indent: str = "") -> str:
 
 def camel(name: str) -> str:
     """Return a Python name as JavaScript writes it."""
-    return re.sub(r"_(\w)", lambda found: found[1].upper(), name)
+    return re.sub(r"_(\w)", lambda match: match[1].upper(), name)
 
 
 def limits() -> dict[str, object]:
     """Return the limits that the client shares with the hub."""
-    found = {field.name: getattr(Limits(), field.name) for field in fields(Limits) if field.name in LIMITS}
+    shared = {field.name: getattr(Limits(), field.name) for field in fields(Limits) if field.name in LIMITS}
     extra = {"max_name": names.MAX_BYTES, "max_topic": topics.MAX_BYTES, "max_digits": strict_json.MAX_DIGITS}
-    return {camel(name): value for name, value in (found | extra).items()}
+    return {camel(name): value for name, value in (shared | extra).items()}
 
 
 def connect_defaults() -> dict[str, object]:
-    """Return the defaults of the Python client that hold in JavaScript too."""
+    """Return the defaults of the Python client that are also defaults in JavaScript."""
     python = settings.ClientSettings(urls.parse("umq+ws://localhost"))
     return {
         "timeout": python.timeout,
@@ -123,15 +124,15 @@ def connect_defaults() -> dict[str, object]:
 
 
 def endpoint(schemes: tuple[str, ...]) -> dict[str, object]:
-    """Return where a hub serves a protocol, and the default port of each transport."""
-    found = {scheme.partition("+")[2]: urls.parse(f"{scheme}://localhost") for scheme in schemes}
-    first = next(iter(found.values()))
-    ports = {transport: urlsplit(address.url).port for transport, address in found.items()}
+    """Return the path and subprotocol of a protocol, and the default port of each transport."""
+    addresses = {scheme.partition("+")[2]: urls.parse(f"{scheme}://localhost") for scheme in schemes}
+    first = next(iter(addresses.values()))
+    ports = {transport: urlsplit(address.url).port for transport, address in addresses.items()}
     return {"path": urlsplit(first.url).path, "subprotocol": first.subprotocol, "ports": ports}
 
 
 def name_style(style: names.NameStyle) -> dict[str, object]:
-    """Return how a protocol writes names of methods."""
+    """Return the syntax of method names in a protocol."""
     alphabet = None if style.alphabet is None else style.alphabet.pattern
     return {"separators": style.separators, "separator": style.joiner, "alphabet": alphabet}
 

@@ -1,7 +1,7 @@
 """Write a Python module with the message classes of a .proto file: protoc's descriptor set in, the module out.
 
 protoc's own Python code refuses a protobuf runtime older than the protoc that wrote it, so a package that contains such
-code needs the newest protobuf. Descriptor pools and `GetMessageClass` are public interfaces that have no such check.
+code needs the newest protobuf. Descriptor pools and `GetMessageClass` are public interfaces without this check.
 """
 
 import sys
@@ -36,5 +36,5 @@ def module(file: FileDescriptorProto) -> str:
 
 
 if __name__ == "__main__":
-    (described,) = FileDescriptorSet.FromString(sys.stdin.buffer.read()).file
-    print(module(described), end="")
+    (descriptor,) = FileDescriptorSet.FromString(sys.stdin.buffer.read()).file
+    print(module(descriptor), end="")

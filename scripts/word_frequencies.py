@@ -41,9 +41,9 @@ NOUNS: Final = frozenset(
     """.split()  # noqa: SIM905  a list would have a line for each
 )
 """Terms of the field, narrower than the words of everyday speech such as call, message or event; plurals count too."""
-MOST_WHAT: Final = 2.0
-MOST_WHO: Final = 1.0
-LEAST_NOUNS: Final = 40.0
+MAX_WHAT: Final = 2.0
+MAX_WHO: Final = 1.0
+MIN_NOUNS: Final = 40.0
 
 _NOT_PROSE: Final = re.compile(
     r"```.*?```|``[^`]*``|`[^`]*`|<[^>\n]*>|\]\([^)]*\)|https?://\S+|^\s*>>>.*$|^\s{4,}.*::.*$",
@@ -83,9 +83,9 @@ class Counts:
     def is_plain(self) -> bool:
         """Whether the text is within the limits."""
         return (
-            self.per_thousand(self.what) < MOST_WHAT
-            and self.per_thousand(self.who) < MOST_WHO
-            and self.per_thousand(self.nouns) > LEAST_NOUNS
+            self.per_thousand(self.what) < MAX_WHAT
+            and self.per_thousand(self.who) < MAX_WHO
+            and self.per_thousand(self.nouns) > MIN_NOUNS
         )
 
     def row(self, label: str) -> str:
@@ -135,7 +135,7 @@ def package_folder(name: str) -> Path:
     """Return the folder of an installed package."""
     spec = find_spec(name)
     if spec is None or not spec.submodule_search_locations:
-        raise SystemExit(f"word_frequencies: there is no package {name}")
+        raise SystemExit(f"word_frequencies: unknown package {name}")
     return Path(spec.submodule_search_locations[0])
 
 
@@ -177,7 +177,7 @@ def main() -> int:
         in_docstrings, in_comments = count_python(python_files(package_folder(package)))
         print(in_docstrings.row(f"{package}: docstrings"))
         print(in_comments.row(f"{package}: comments"))
-    print(f"{'limits':53}{f'< {MOST_WHAT:g}':>10}{f'< {MOST_WHO:g}':>10}{f'> {LEAST_NOUNS:g}':>10}")
+    print(f"{'limits':53}{f'< {MAX_WHAT:g}':>10}{f'< {MAX_WHO:g}':>10}{f'> {MIN_NOUNS:g}':>10}")
     return 0 if all(counts.is_plain for _, counts in rows) else 1
 
 

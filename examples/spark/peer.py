@@ -1,7 +1,7 @@
-"""Spark as a peer of a hub: rows are published, and a stream of readings becomes a stream of means.
+"""Spark as a peer of a hub: it publishes rows, and turns a stream of readings into a stream of means.
 
-fiveways serve                          in a first terminal
-python examples/spark/peer.py           in a second one; it needs `pip install 'fiveways[pipeline]'` and Java 17
+fiveways serve                          in one terminal python examples/spark/peer.py           in another one; it needs
+`pip install 'fiveways[pipeline]'` and Java 17
 """
 
 import sys
@@ -20,16 +20,16 @@ HUB = "localhost:7500"
 
 
 def wait_for_subscribers(peer: SyncPeer, number: int) -> None:
-    """Wait until so many listen at the hub: what is published before nobody hears."""
+    """Wait for this number of subscriptions: earlier publications would be lost."""
     while (stats := peer.call("hub.stats")) and isinstance(stats, dict) and stats["subscriptions"] < number:
         time.sleep(0.1)
 
 
 def main(hub: str) -> None:
-    """Publish readings, let Spark make means of them, and hear these as any peer would."""
+    """Publish readings, compute means with Spark, and subscribe to the means."""
     url = f"lrpm+ws://{hub}"
     with (
-        fiveways.connect_sync(url) as peer,  # before Spark, which takes some seconds to start
+        fiveways.connect_sync(url) as peer,  # before Spark, which needs some seconds to start
         spark_session.open_spark(spark_session.SparkSettings("local[2]", name="peer")) as spark,
         tempfile.TemporaryDirectory() as place,
     ):
@@ -47,7 +47,7 @@ def main(hub: str) -> None:
         def publish(rows: DataFrame, _batch: int = 0) -> None:
             rows.write.format("fiveways").option("url", url).mode("append").save()
 
-        # A format in Python is streamed to by appending alone; what changes again and again goes out batch by batch.
+        # A Python data source supports streaming writes in append mode only; foreachBatch also writes updates.
         writing = means.writeStream.outputMode("update").foreachBatch(publish)
         with peer.subscribe("means.*") as events:
             query = writing.option("checkpointLocation", place).trigger(availableNow=True).start()

@@ -1,4 +1,4 @@
-"""No block of the docs is passed over in silence: each is run, or it is said who runs it, or why nobody does."""
+"""Every block of the docs is run here, is run by a registered test, or has a registered reason not to be run."""
 
 import re
 import tomllib
@@ -18,7 +18,9 @@ every_page = pytest.mark.parametrize("page", PAGES, ids=attrgetter("name"))
 
 def is_known(block: Block) -> bool:
     kind = following.kind_of(block)
-    return kind in registry.KINDS or kind in registry.DRAWINGS or registry.elsewhere(block.page, kind) is not None
+    return (
+        kind in registry.KINDS or kind in registry.DRAWINGS or registry.tested_elsewhere(block.page, kind) is not None
+    )
 
 
 @every_page
@@ -26,31 +28,31 @@ def test_every_block_is_of_a_known_kind(page: Page) -> None:
     assert [f"{block.place}: {block.kind}" for block in page.blocks() if not is_known(block)] == []
 
 
-def test_a_block_of_an_unknown_kind_is_found() -> None:
+def test_block_of_an_unknown_kind_is_detected() -> None:
     assert not is_known(Block("docs/guide.md", 1, "rust", "", ""))
     assert not is_known(Block("docs/guide.md", 1, "", "", ""))
     assert not is_known(Block("docs/guide.md", 1, "js", "", ""))
 
 
 @every_page
-def test_who_is_said_to_run_a_block_names_its_page(page: Page) -> None:
+def test_registered_test_of_a_block_names_its_page(page: Page) -> None:
     for block in page.blocks():
-        other = registry.elsewhere(page.name, following.kind_of(block))
+        other = registry.tested_elsewhere(page.name, following.kind_of(block))
         if other is not None:
             assert page.path.name in (ROOT / other.test).read_text(encoding="utf-8"), block.place
 
 
-@pytest.mark.parametrize("reason", [each.reason for each in registry.NOT_RUN])
-def test_a_reason_names_tests_that_are_there(reason: str) -> None:
+@pytest.mark.parametrize("reason", [command.reason for command in registry.NOT_RUN])
+def test_tests_in_reasons_exist(reason: str) -> None:
     assert all((ROOT / name).exists() for name in re.findall(r"tests/[\w/]+\.py", reason))
 
 
 @pytest.mark.parametrize("command", sorted({each for _, each in COMMANDS if each.startswith("make")}))
-def test_make_knows_the_target(command: str) -> None:
+def test_make_target_exists(command: str) -> None:
     assert following.make_knows(command)
 
 
-def test_make_does_not_know_any_target() -> None:
+def test_unknown_make_target_is_detected() -> None:
     assert not following.make_knows("make coffee")
 
 
@@ -58,13 +60,13 @@ INSTALLS = sorted({each for _, each in COMMANDS if re.search(r"pip install", eac
 
 
 @pytest.mark.parametrize("command", INSTALLS)
-def test_what_is_installed_can_be(command: str) -> None:
+def test_extras_in_pip_commands_exist(command: str) -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
     listed = re.findall(r"(?:fiveways|'\.|'fiveways)\[([\w,]+)\]", command)
-    wanted = [extra for each in listed for extra in each.split(",")]
-    assert set(wanted) <= project["optional-dependencies"].keys()
-    assert wanted or "paho-mqtt" in command
+    extras = [extra for each in listed for extra in each.split(",")]
+    assert set(extras) <= project["optional-dependencies"].keys()
+    assert extras or "paho-mqtt" in command
 
 
-def test_there_are_blocks_of_every_kind_that_is_run() -> None:
+def test_docs_have_blocks_of_every_kind_that_is_run() -> None:
     assert {following.kind_of(block) for block in BLOCKS} >= registry.KINDS.keys() - {markdown.INDENTED, "json"}

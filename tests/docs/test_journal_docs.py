@@ -1,4 +1,4 @@
-"""What the page about the journal says is what there is."""
+"""The page about the journal agrees with the code."""
 
 import re
 import tomllib
@@ -12,13 +12,13 @@ from tests.support.paths import ROOT
 PAGE = (ROOT / "docs" / "journal.md").read_text(encoding="utf-8")
 
 
-def test_every_column_is_described_in_its_place() -> None:
+def test_columns_are_described_in_order() -> None:
     rows = re.findall(r"^\| (`.*?) \|", PAGE, re.MULTILINE)
     named = [name for row in rows for name in re.findall(r"`(\w+)`", row)]
     assert named == SCHEMA.names
 
 
-def test_every_setting_is_shown_with_its_default() -> None:
+def test_settings_are_shown_with_their_defaults() -> None:
     block = re.findall(r"```toml\n(.*?)```", PAGE, re.DOTALL)[0]
     shown = tomllib.loads(block)["journal"]
     assert list(shown) == [each.name for each in fields(JournalSettings)]
@@ -30,5 +30,5 @@ def vars_of(settings: JournalSettings) -> dict[str, object]:
     return {each.name: getattr(settings, each.name) for each in fields(settings)}
 
 
-def test_methods_whose_answers_are_not_compared_are_named() -> None:
+def test_methods_with_varying_results_are_named() -> None:
     assert [name for name in VARYING_METHODS if f"`{name}`" not in PAGE] == []

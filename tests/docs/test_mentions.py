@@ -1,4 +1,4 @@
-"""What the docs name is there: commands and their flags, settings, metrics, methods of the hub, files, public names."""
+"""Names in the docs exist: commands and flags, settings, metrics, built-in methods, files, public names."""
 
 import dataclasses
 import re
@@ -28,54 +28,54 @@ every_page = pytest.mark.parametrize("page", PAGES, ids=attrgetter("name"))
 _LIKE_A_COMMAND = re.compile(r"fiveways [a-z-]")
 _LIKE_A_FILE = re.compile(r"(?:[\w.-]+/)+[\w-]+\.(?:py|json|md|proto|toml)")
 _NO_NAMES = {"toml", "db", "md", "py", "js", "mjs", "service", "example"}
-"""Endings of files and machines, which look like names of methods, settings and modules."""
+"""Suffixes of files and host names, which look like names of methods, settings and modules."""
 _NODE = {"--experimental-websocket"}
-"""Flags of other programs that stand alone."""
+"""Flags of other programs that the docs name alone."""
 
 
-def all_commands(command: Any) -> Iterator[Any]:  # noqa: ANN401  typer brings these classes along and does not show them
+def all_commands(command: Any) -> Iterator[Any]:  # noqa: ANN401  typer bundles these classes without exporting them
     yield command
-    for each in getattr(command, "commands", {}).values():
-        yield from all_commands(each)
+    for subcommand in getattr(command, "commands", {}).values():
+        yield from all_commands(subcommand)
 
 
 def flags_of(command: Any) -> set[str]:  # noqa: ANN401
-    options = [each for each in command.params if each.param_type_name == "option"]
-    return {flag for each in options for flag in [*each.opts, *each.secondary_opts]} | {"--help", "-h"}
+    options = [option for option in command.params if option.param_type_name == "option"]
+    return {flag for option in options for flag in [*option.opts, *option.secondary_opts]} | {"--help", "-h"}
 
 
 EVERY_FLAG = {flag for command in all_commands(PROGRAM) for flag in flags_of(command)}
 
 
-def wrong_with(line: str) -> list[str]:
-    """Say what a command line names that is not there."""
+def unknown_parts(line: str) -> list[str]:
+    """Return the unknown commands and flags of a command line."""
     words = shlex.split(re.split(r"[|;&>]", line)[0], comments=True)[1:]
     command: Any = PROGRAM
     while hasattr(command, "commands") and words and not words[0].startswith("-"):
         if words[0] not in command.commands:
-            return [f"there is no {words[0]}"]
+            return [f"unknown command {words[0]}"]
         command, words = command.commands[words[0]], words[1:]
     flags = [word.partition("=")[0] for word in words if re.match(r"--?[a-zA-Z]", word)]
     return [f"{command.name} has no {flag}" for flag in flags if flag not in flags_of(command)]
 
 
 @every_page
-def test_commands_and_their_flags_are_there(page: Page) -> None:
+def test_commands_and_their_flags_exist(page: Page) -> None:
     typed = [*following.commands(page), *page.code()]
     lines = [line.removeprefix(".venv/bin/") for line in typed]
-    found = [(line, wrong_with(line)) for line in lines if _LIKE_A_COMMAND.match(line)]
-    assert [each for each in found if each[1]] == []
+    unknown = [(line, unknown_parts(line)) for line in lines if _LIKE_A_COMMAND.match(line)]
+    assert [each for each in unknown if each[1]] == []
 
 
-def test_a_command_that_is_not_there_is_found() -> None:
-    assert wrong_with("fiveways fly") == ["there is no fly"]
-    assert wrong_with("fiveways pipeline fly") == ["there is no fly"]
-    assert wrong_with("fiveways call URL --loudly -x") == ["call has no --loudly", "call has no -x"]
-    assert wrong_with("fiveways pipeline run --journal j --out t") == []
+def test_unknown_command_is_detected() -> None:
+    assert unknown_parts("fiveways fly") == ["unknown command fly"]
+    assert unknown_parts("fiveways pipeline fly") == ["unknown command fly"]
+    assert unknown_parts("fiveways call URL --loudly -x") == ["call has no --loudly", "call has no -x"]
+    assert unknown_parts("fiveways pipeline run --journal j --out t") == []
 
 
 @every_page
-def test_flags_that_stand_alone_are_those_of_some_command(page: Page) -> None:
+def test_flags_named_alone_belong_to_a_command(page: Page) -> None:
     alone = [code.split()[0].partition("=")[0] for code in page.code() if re.match(r"--[a-z-]+($|[ =])", code)]
     assert [flag for flag in alone if flag not in EVERY_FLAG | _NODE] == []
 
@@ -88,18 +88,18 @@ def unknown_setting(code: str) -> bool:
 
 
 @every_page
-def test_settings_are_there(page: Page) -> None:
+def test_settings_exist(page: Page) -> None:
     assert [code for code in page.code() if unknown_setting(code)] == []
 
 
-def test_a_setting_that_is_not_there_is_found() -> None:
+def test_unknown_setting_is_detected() -> None:
     assert unknown_setting("limits.max_nonsense")
     assert unknown_setting("log.format_of=json")
     assert not unknown_setting("limits.max_text")
 
 
 @every_page
-def test_methods_of_the_hub_are_there(page: Page) -> None:
+def test_built_in_methods_exist(page: Page) -> None:
     named = {match[0] for code in page.code() for match in re.finditer(r"\bhub\.[a-z]+\b(?!\.)", code)}
     named = {each for each in named if each.partition(".")[2] not in _NO_NAMES}
     tags = {"hub.lost", "hub.cancelled", "hub.busy", "hub.denied", "hub.unavailable"} if "mqtt" in page.name else set()
@@ -108,12 +108,12 @@ def test_methods_of_the_hub_are_there(page: Page) -> None:
 
 @cache
 def is_written(text: str) -> bool:
-    """Say whether a text stands in the code."""
+    """Return whether a text occurs in the source code."""
     return any(text in path.read_text(encoding="utf-8") for path in (ROOT / "src").rglob("*.py"))
 
 
 @every_page
-def test_public_names_are_there(page: Page) -> None:
+def test_public_names_exist(page: Page) -> None:
     named = {match[1] for code in page.code() for match in re.finditer(r"\bfiveways\.([A-Za-z_]+)", code)}
     missing = {name for name in named - _NO_NAMES if not hasattr(fiveways, name)}
     missing = {name for name in missing if not (ROOT / "src/fiveways" / name).exists()}
@@ -121,8 +121,8 @@ def test_public_names_are_there(page: Page) -> None:
 
 
 @every_page
-def test_files_are_there(page: Page) -> None:
-    # Left out are files of other machines, and those that are yet to be made.
+def test_files_exist(page: Page) -> None:
+    # Files of other machines and output files are left out.
     codes = [code for code in page.code() if not re.match(r"/|\.?OUT\b", code)]
     named = {match[0] for code in codes for match in _LIKE_A_FILE.finditer(code)}
     places = [ROOT, ROOT / "src/fiveways", page.path.parent, ROOT / "src/fiveways/pipeline"]
@@ -130,18 +130,18 @@ def test_files_are_there(page: Page) -> None:
 
 
 @pytest.fixture(scope="module")
-def told(tmp_path_factory: pytest.TempPathFactory) -> str:
-    """What /metrics tells at a hub that has everything on."""
+def metrics_text(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """The /metrics page of a hub with journal and store."""
     folder: Path = tmp_path_factory.mktemp("metrics")
-    wish = ("--journal", str(folder / "journal"), "--set", f"store.path={folder / 'hub.db'}")
-    with hubs.serving(*wish) as hub, urllib.request.urlopen(hub.urls["metrics"], timeout=hubs.PATIENCE) as answer:  # noqa: S310
+    flags = ("--journal", str(folder / "journal"), "--set", f"store.path={folder / 'hub.db'}")
+    with hubs.serving(*flags) as hub, urllib.request.urlopen(hub.urls["metrics"], timeout=hubs.PATIENCE) as answer:  # noqa: S310
         return str(answer.read().decode())
 
 
-NUMBERS = sorted({name for page in PAGES for name in re.findall(r"\bfiveways_[a-z_]+\b", page.text)})
+METRICS = sorted({name for page in PAGES for name in re.findall(r"\bfiveways_[a-z_]+\b", page.text)})
 
 
-@pytest.mark.parametrize("name", NUMBERS)
-def test_metrics_are_there(name: str, told: str) -> None:
-    # Some are told only where more is on than here; these are at least written in the code.
-    assert f"# TYPE {name} " in told or is_written(f'"{name}"')
+@pytest.mark.parametrize("name", METRICS)
+def test_metrics_exist(name: str, metrics_text: str) -> None:
+    # Some metrics need more features than this hub has; their names must at least occur in the code.
+    assert f"# TYPE {name} " in metrics_text or is_written(f'"{name}"')

@@ -1,6 +1,6 @@
 """Every page without Spark is followed from top to bottom.
 
-`tests/integration/pipeline/test_docs_with_spark.py` has those with it.
+`tests/integration/pipeline/test_docs_with_spark.py` follows those with Spark.
 """
 
 from collections.abc import Iterator, Mapping
@@ -13,25 +13,25 @@ from tests.support import hubs
 from tests.support.docs import desk, following, markdown
 
 PORTS = ("7500", "7555", "7600", "1883")
-"""What the docs name; a page has others in their place."""
+"""Ports in the docs; each page gets free ports in their place."""
 PAGES = [page for page in markdown.pages() if page.blocks() and not following.needs_spark(page)]
 
 
 @pytest.fixture(scope="module")
 def shared() -> Iterator[Mapping[str, str]]:
-    """A hub with the example application, a broker and ZeroMQ, for pages that start none; where it is."""
+    """Ports of a hub with the example application, a broker and ZeroMQ, for pages that start no hub."""
     sets = ("mqtt.enabled=true", "mqtt.port=0", "zmq.listen=true", "zmq.port=0")
-    flags = [word for each in sets for word in ("--set", each)]
+    flags = [flag for setting in sets for flag in ("--set", setting)]
     with hubs.serving("--app", "examples.app:app", *flags) as hub:
         named = {"7500": "lrpm", "7555": "nq+zmq", "1883": "mqtt-rpc"}
         yield {port: hub.urls[url].split("://")[1].split("/")[0].rpartition(":")[2] for port, url in named.items()}
 
 
 @pytest.mark.parametrize("page", PAGES, ids=attrgetter("name"))
-def test_a_page_can_be_followed(page: markdown.Page, tmp_path: Path, request: pytest.FixtureRequest) -> None:
+def test_page_can_be_followed(page: markdown.Page, tmp_path: Path, request: pytest.FixtureRequest) -> None:
     following.require_programs(page)
     ports = desk.free_ports(PORTS)
     if not following.has_own_hub(page):
         ports |= request.getfixturevalue("shared")
-    with desk.desk(tmp_path, ports) as mine:
-        following.Reader(page, mine).follow()
+    with desk.desk(tmp_path, ports) as page_desk:
+        following.Reader(page, page_desk).follow()

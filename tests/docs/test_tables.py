@@ -1,4 +1,4 @@
-"""What the docs say in tables is what the code does."""
+"""Tables of the docs agree with the code."""
 
 import json
 import re
@@ -20,7 +20,7 @@ def readme(spec: ProtocolSpec) -> str:
 
 
 def short(rule: str) -> str:
-    """A rule as a list of them names it."""
+    """Return the short form of a rule, as lists of rules have it."""
     return f"**{rule.rpartition('-')[2]}**"
 
 
@@ -31,14 +31,14 @@ def failure_rows() -> list[str]:
     return [f"| {' | '.join(map(str, row))} |" for row in cells]
 
 
-def test_the_table_of_failures_is_the_tested_one() -> None:
+def test_table_of_failures_is_the_tested_one() -> None:
     page = (ROOT / "docs/crossing.md").read_text(encoding="utf-8")
     table = page[page.index("## Failures") :].splitlines()[4:]
     assert table[: len(Reason)] == failure_rows()
 
 
 @every_protocol
-def test_a_readme_explains_every_rule_that_its_vectors_name(spec: ProtocolSpec) -> None:
+def test_readme_explains_every_rule_of_its_vectors(spec: ProtocolSpec) -> None:
     page = readme(spec)
     rules = {vector.entry["rule"] for vector in vectors.load(spec)}
     examples = {rule for rule in rules if "-x" in rule}
@@ -46,7 +46,7 @@ def test_a_readme_explains_every_rule_that_its_vectors_name(spec: ProtocolSpec) 
 
 
 @every_protocol
-def test_a_readme_names_every_message_and_state(spec: ProtocolSpec) -> None:
+def test_readme_names_every_message_and_state(spec: ProtocolSpec) -> None:
     page = readme(spec)
     missing = [name for name in spec.messages if not re.search(rf"\b{name}\b", page)]
     missing += [state.name for state in spec.states if state.name not in page and state.value not in page]

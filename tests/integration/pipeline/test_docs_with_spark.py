@@ -33,7 +33,7 @@ def in_this_spark(
     def running(_: spark_session.SparkSettings) -> Iterator[SparkSession]:
         yield spark
 
-    def run(arguments: Sequence[str], folder: Path) -> desk.Ended:
+    def run(arguments: Sequence[str], folder: Path) -> desk.CommandResult:
         capfd.readouterr()
         before = Path.cwd()
         os.chdir(folder)
@@ -42,14 +42,14 @@ def in_this_spark(
         finally:
             os.chdir(before)
         shown = capfd.readouterr()
-        return desk.Ended(code, shown.out + shown.err)
+        return desk.CommandResult(code, shown.out + shown.err)
 
     monkeypatch.setattr(spark_session, "open_spark", running)
     return run
 
 
 @pytest.mark.parametrize("page", PAGES, ids=attrgetter("name"))
-def test_a_page_can_be_followed(
+def test_page_can_be_followed(
     page: markdown.Page,
     plain: captures.Plain,
     in_this_spark: following.Spark,

@@ -1,7 +1,7 @@
-"""A desk at which a page is followed: a scratch directory, the commands that a reader has, ports of its own.
+"""A desk on which a page is followed: a scratch directory with the reader's commands and free ports.
 
-Commands run in a shell, each in a process group of its own. What goes on by itself (a hub, a subscriber) goes on until
-somebody ends it, or until the desk is cleared.
+Commands run in a shell, each in its own process group. Background commands (a hub, a subscriber) run until they are
+terminated, or until the desk is cleared.
 """
 
 import os
@@ -20,29 +20,29 @@ from typing import NamedTuple
 from tests.support.paths import ROOT
 
 PATIENCE = 300.0
-"""Seconds after which something hangs. No test depends on them otherwise."""
+"""Timeout in seconds; no test depends on it otherwise."""
 _STEP = 0.02
 _PORTS = range(20_000, 32_000)
 _FIVEWAYS = "import sys\nfrom fiveways.cli import main\nsys.exit(main())\n"
 _PROTOC = """import sys
 from grpc_tools.protoc import entrypoint
 
-if not any(each.startswith(("-I", "--proto_path")) for each in sys.argv):
-    sys.argv.append("--proto_path=.")  # as protoc does by itself, and this one does not
+if not any(flag.startswith(("-I", "--proto_path")) for flag in sys.argv):
+    sys.argv.append("--proto_path=.")  # the default of protoc, which this one lacks
 sys.exit(entrypoint())
 """
 _PROGRAMS = {"fiveways": _FIVEWAYS, "protoc": _PROTOC}
 
 
-class Ended(NamedTuple):
-    """What became of a command: its exit code, and what a terminal would have shown."""
+class CommandResult(NamedTuple):
+    """The exit code of a command, and its output as a terminal shows it."""
 
     code: int
     shown: str
 
 
-class Running:
-    """A command that goes on."""
+class BackgroundCommand:
+    """A command that runs in the background."""
 
     def __init__(self, command: str, process: "subprocess.Popen[bytes]", file: Path) -> None:
         self.command = command
@@ -51,16 +51,16 @@ class Running:
 
     @property
     def shown(self) -> str:
-        """What it has said so far."""
+        """The output so far."""
         return self._file.read_text(encoding="utf-8", errors="replace")
 
     @property
-    def is_over(self) -> bool:
+    def has_exited(self) -> bool:
         return self.process.poll() is not None
 
     def end(self, number: signal.Signals = signal.SIGINT) -> int:
-        """Type Ctrl-C, or worse; return its exit code."""
-        if not self.is_over:
+        """Send a signal, by default that of Ctrl-C; return the exit code."""
+        if not self.has_exited:
             os.killpg(self.process.pid, number)
         try:
             return self.process.wait(PATIENCE)
@@ -70,18 +70,18 @@ class Running:
 
 
 class Desk:
-    """Where one page is followed."""
+    """The directory, ports and processes of one page."""
 
     def __init__(self, folder: Path, ports: Mapping[str, str]) -> None:
-        """Lay out a directory.
+        """Create the programs in the directory.
 
         Args:
-            folder: it is empty.
-            ports: for each port that the docs name, the one that stands for it here.
+            folder: An empty folder.
+            ports: For each port in the docs, the port that replaces it here.
         """
         self.folder = folder
         self.ports = ports
-        self.running: list[Running] = []
+        self.running: list[BackgroundCommand] = []
         self._groups: list[int] = []
         self._logs = folder / ".shown"
         self._logs.mkdir()
@@ -99,51 +99,53 @@ class Desk:
         path.write_text(text, encoding="utf-8")
         path.chmod(0o755)
 
-    def here(self, text: str) -> str:
+    def with_own_ports(self, text: str) -> str:
         """Return a text of the docs with the ports of this desk."""
-        return _swapped(text, self.ports)
+        return _replace_ports(text, self.ports)
 
-    def there(self, text: str) -> str:
-        """Return what was shown here with the ports of the docs."""
-        return _swapped(text, {ours: theirs for theirs, ours in self.ports.items()})
+    def with_docs_ports(self, text: str) -> str:
+        """Return output with the ports of the docs."""
+        return _replace_ports(text, {ours: theirs for theirs, ours in self.ports.items()})
 
     def save(self, name: str, text: str) -> Path:
-        """Put a file on the desk."""
+        """Write a file into the directory."""
         path = self.folder / name
         path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(self.here(text), encoding="utf-8")
+        path.write_text(self.with_own_ports(text), encoding="utf-8")
         return path
 
-    def run(self, command: str) -> Ended:
-        """Run a command to its end."""
+    def run(self, command: str) -> CommandResult:
+        """Run a command until it exits."""
         process = self._start(command, subprocess.PIPE)
         try:
             out, _ = process.communicate(timeout=PATIENCE)
         except subprocess.TimeoutExpired as exc:
             os.killpg(process.pid, signal.SIGKILL)
-            raise AssertionError(f"{command} does not end; so far it shows {exc.output!r}") from exc
-        return Ended(process.returncode, self.there(out.decode(errors="replace")))
+            raise AssertionError(f"{command} does not exit; output so far: {exc.output!r}") from exc
+        return CommandResult(process.returncode, self.with_docs_ports(out.decode(errors="replace")))
 
-    def start(self, command: str) -> Running:
-        """Start a command that goes on; a hub takes the place of the one before."""
+    def start(self, command: str) -> BackgroundCommand:
+        """Start a background command; a hub replaces the previous one on its port."""
         if is_hub(command):
-            self._end_hub_before(command)
+            self._stop_previous_hub(command)
         file = self._logs / f"{len(self._groups)}.log"
         with file.open("wb") as out:
             process = self._start(command, out.fileno(), serves=is_hub(command))
-        running = Running(command, process, file)
+        running = BackgroundCommand(command, process, file)
         self.running.append(running)
         return running
 
-    def _end_hub_before(self, command: str) -> None:
+    def _stop_previous_hub(self, command: str) -> None:
         port = _port_of(command)
-        for each in [each for each in self.running if is_hub(each.command) and _port_of(each.command) == port]:
-            self.running.remove(each)
-            assert each.end() == 0, each.shown
+        for running in [
+            running for running in self.running if is_hub(running.command) and _port_of(running.command) == port
+        ]:
+            self.running.remove(running)
+            assert running.end() == 0, running.shown
 
     def _start(self, command: str, out: int, *, serves: bool = False) -> "subprocess.Popen[bytes]":
         process = subprocess.Popen(  # noqa: S603  our own docs
-            ["/bin/bash", "-o", "pipefail", "-c", self.here(command)],
+            ["/bin/bash", "-o", "pipefail", "-c", self.with_own_ports(command)],
             cwd=self.folder,
             env=self._environment(serves=serves),
             stdin=subprocess.DEVNULL,
@@ -169,9 +171,9 @@ class Desk:
         }
 
     def clear(self) -> None:
-        """End whatever still runs."""
-        for each in reversed(self.running):
-            each.end()
+        """Terminate all running commands."""
+        for running in reversed(self.running):
+            running.end()
         for group in self._groups:
             try:
                 os.killpg(group, signal.SIGKILL)
@@ -179,49 +181,49 @@ class Desk:
                 continue
 
 
-def until(condition: "Iterator[bool]") -> bool:
-    """Wait until one of the answers is yes; say whether one was."""
-    end = time.monotonic() + PATIENCE
-    for is_so in condition:
-        if is_so:
+def wait_until(condition: "Iterator[bool]") -> bool:
+    """Wait until the iterator yields True; return whether it did in time."""
+    deadline = time.monotonic() + PATIENCE
+    for is_true in condition:
+        if is_true:
             return True
-        if time.monotonic() > end:
+        if time.monotonic() > deadline:
             return False
         time.sleep(_STEP)
     return False
 
 
 def is_hub(command: str) -> bool:
-    """Say whether a command runs a hub."""
+    """Return whether a command runs a hub."""
     return re.search(r"\bfiveways serve\b", command) is not None
 
 
 def _port_of(command: str) -> str:
-    found = re.search(r"--port[ =](\d+)", command)
-    return found[1] if found else "7500"
+    match = re.search(r"--port[ =](\d+)", command)
+    return match[1] if match else "7500"
 
 
-def _swapped(text: str, ports: Mapping[str, str]) -> str:
+def _replace_ports(text: str, ports: Mapping[str, str]) -> str:
     if not ports:
         return text
-    return re.sub(rf"(?<![\d.])({'|'.join(ports)})(?!\d)", lambda found: ports[found[1]], text)
+    return re.sub(rf"(?<![\d.])({'|'.join(ports)})(?!\d)", lambda match: ports[match[1]], text)
 
 
 @contextmanager
 def desk(folder: Path, ports: Mapping[str, str]) -> Iterator[Desk]:
-    """A desk that is cleared in the end."""
-    made = Desk(folder, ports)
+    """Create a desk, and clear it at the end."""
+    new_desk = Desk(folder, ports)
     try:
-        yield made
+        yield new_desk
     finally:
-        made.clear()
+        new_desk.clear()
 
 
 def free_ports(named: Iterable[str]) -> dict[str, str]:
     """Return a free port for each of these.
 
-    A hub comes back to its port after a while without it. So these are below the ports that the system gives to
-    whoever connects: else somebody who looks for the hub meanwhile could take its place.
+    A hub returns to its port after a restart. The ports are below the ephemeral range: otherwise a client that
+    reconnects meanwhile could get the port for its own end.
     """
     shuffled = iter(SystemRandom().sample(_PORTS, len(_PORTS)))
     return {name: str(next(port for port in shuffled if _is_free(port))) for name in named}

@@ -1,4 +1,4 @@
-"""A page is followed from top to bottom, at one desk, as a reader would."""
+"""Follows a page from top to bottom on one desk, as a reader would."""
 
 import json
 import os
@@ -17,30 +17,30 @@ import pytest
 from fiveways.settings.load import read_settings
 from tests.support.compiled_schema import greeter
 from tests.support.docs import matching, registry
-from tests.support.docs.desk import Desk, Ended, Running, is_hub, until
+from tests.support.docs.desk import BackgroundCommand, CommandResult, Desk, is_hub, wait_until
 from tests.support.docs.frames import Wires
 from tests.support.docs.markdown import INDENTED, Block, Page
 from tests.support.paths import ROOT
 
-Spark: TypeAlias = Callable[[Sequence[str], Path], Ended]
-"""Runs `fiveways` with these arguments in this directory, in the Spark that is there."""
+Spark: TypeAlias = Callable[[Sequence[str], Path], CommandResult]
+"""Runs `fiveways` with these arguments in this directory, in the running Spark session."""
 _NAMED = re.compile(r"(?:#|//|;) ?([\w./-]+\.\w+)\n")
 _GREETED = "Ctrl-C stops it."
 _INTERRUPTED = 130
 
 
 class Step(NamedTuple):
-    """A command, and what is shown below it; None if nothing is said about that."""
+    """A command, and its expected output; None if the page shows no output."""
 
     command: str
     shown: str | None
     then: str = ""
-    """What is shown after Ctrl-C."""
+    """The expected output after Ctrl-C."""
     is_interrupted: bool = False
 
 
 def kind_of(block: Block) -> str:
-    """Return how a block is to be treated."""
+    """Return the kind of a block."""
     if block.kind != INDENTED:
         return block.kind
     first = block.text.strip().partition("\n")[0]
@@ -51,7 +51,7 @@ def _check_json(block: Block) -> None:
     try:
         json.loads(block.text)
     except json.JSONDecodeError as exc:
-        raise AssertionError(f"{block.place} is no JSON: {exc}") from exc
+        raise AssertionError(f"{block.place} is not JSON: {exc}") from exc
 
 
 def steps(block: Block) -> Iterator[Step]:
@@ -74,18 +74,18 @@ def steps(block: Block) -> Iterator[Step]:
 
 
 def needs_spark(page: Page) -> bool:
-    """Say whether a page has commands for Spark."""
-    return any(registry.SPARK.match(each) and registry.not_run(each) is None for each in commands(page))
+    """Return whether a page has Spark commands."""
+    return any(registry.SPARK.match(command) and registry.not_run(command) is None for command in commands(page))
 
 
 def has_own_hub(page: Page) -> bool:
-    """Say whether a page starts a hub itself."""
-    return any(is_hub(each) for each in commands(page))
+    """Return whether a page starts a hub."""
+    return any(is_hub(command) for command in commands(page))
 
 
 def commands(page: Page) -> list[str]:
-    """Return all commands that are run here, or would be."""
-    blocks = [block for block in page.blocks() if registry.elsewhere(block.page, kind_of(block)) is None]
+    """Return all commands of the blocks that are followed here."""
+    blocks = [block for block in page.blocks() if registry.tested_elsewhere(block.page, kind_of(block)) is None]
     return [step.command for block in blocks for step in steps(block)]
 
 
@@ -99,20 +99,20 @@ class Reader:
         self._known: dict[str, str] = {}
 
     def follow(self) -> None:
-        """Do all that the page says."""
+        """Follow all blocks of the page."""
         with Wires(f"127.0.0.1:{self._desk.ports.get('7500', '')}", self._known) as wires:
             for block in self._page.blocks():
                 self._follow(block, wires)
 
     def _follow(self, block: Block, wires: Wires) -> None:
         kind = kind_of(block)
-        if kind in registry.DRAWINGS or registry.elsewhere(block.page, kind) is not None:
+        if kind in registry.DRAWINGS or registry.tested_elsewhere(block.page, kind) is not None:
             return
         match kind:
             case "python" | "proto":
                 self._code(block, kind)
             case "console" if block.details:
-                self._shows_by_now(block)
+                self._expect_background_output(block)
             case "console" | "sh":
                 for step in steps(block):
                     self._step(step, block.place)
@@ -121,11 +121,11 @@ class Reader:
             case "json":
                 _check_json(block)
             case "frames":
-                wires.play(block)
+                wires.run(block)
             case "ini":
                 self._unit(block)
             case _:
-                raise AssertionError(f"{block.place}: nobody knows what to do with {kind!r}")
+                raise AssertionError(f"{block.place}: unknown kind of block {kind!r}")
 
     # Code and files.
 
@@ -136,9 +136,9 @@ class Reader:
             return
         assert kind == "python", f"{block.place}: {kind} without a file's name"
         path = self._desk.save(f".shown/{block.line}.py", block.text)
-        ended = self._desk.run(f"python {shlex.quote(str(path))}")
-        promised = "\n".join(re.findall(r"# prints (.*)", block.text))
-        self._judge(ended, promised, f"{block.place}, the program")
+        result = self._desk.run(f"python {shlex.quote(str(path))}")
+        expected = "\n".join(re.findall(r"# prints (.*)", block.text))
+        self._check(result, expected, f"{block.place}, the program")
 
     def _settings(self, block: Block) -> None:
         name = _NAMED.match(block.text)
@@ -159,9 +159,9 @@ class Reader:
         path.write_text(re.sub(r"(?m)^(User|Group)=.*", r"\1=root", text), encoding="utf-8")
         program = shutil.which("systemd-analyze")
         if program is not None:
-            done = subprocess.run([program, "verify", str(path)], capture_output=True, text=True, check=False)  # noqa: S603
-            ours = [line for line in done.stderr.splitlines() if "fiveways.service" in line]
-            assert ours == [], f"{block.place}: {ours}"
+            result = subprocess.run([program, "verify", str(path)], capture_output=True, text=True, check=False)  # noqa: S603
+            errors = [line for line in result.stderr.splitlines() if "fiveways.service" in line]
+            assert errors == [], f"{block.place}: {errors}"
 
     # Commands.
 
@@ -170,80 +170,84 @@ class Reader:
         reason = registry.not_run(step.command)
         if reason is not None:
             return
-        number = registry.stands_for(step.command)
+        number = registry.signal_of(step.command)
         if number is not None:
             self._signal(number, where)
         elif registry.SPARK.match(step.command):
             assert self._spark is not None, f"{where} needs Spark"
-            arguments = [*shlex.split(self._desk.here(step.command), comments=True)[1:]]
-            # What follows a journal ends here when it has read all that is there.
+            arguments = [*shlex.split(self._desk.with_own_ports(step.command), comments=True)[1:]]
+            # A pipeline that watches a journal must exit here after the last segment.
             arguments += ["--until-end"] if arguments[:2] == ["pipeline", "watch"] else []
-            self._judge(self._spark(arguments, self._desk.folder), step.shown, where)
-        elif registry.LASTING.search(step.command):
-            self._lasting(step, where)
+            self._check(self._spark(arguments, self._desk.folder), step.shown, where)
+        elif registry.BACKGROUND.search(step.command):
+            self._run_in_background(step, where)
         else:
-            self._judge(self._ended(matching.filled(step.command, self._known), step.shown), step.shown, where)
+            self._check(
+                self._run_until_expected(matching.fill(step.command, self._known), step.shown), step.shown, where
+            )
 
-    def _ended(self, command: str, shown: str | None) -> Ended:
-        """Run a command, again where it may be too early."""
-        ended = self._desk.run(command)
+    def _run_until_expected(self, command: str, shown: str | None) -> CommandResult:
+        """Run a command; repeat it if the hub may not have written the expected records yet."""
+        result = self._desk.run(command)
 
-        def is_there() -> Iterator[bool]:
-            nonlocal ended
-            while not matching.matched(shown or "...", ended.shown, self._known):
+        def attempts() -> Iterator[bool]:
+            nonlocal result
+            while not matching.matches(shown or "...", result.shown, self._known):
                 yield False
-                ended = self._desk.run(command)
+                result = self._desk.run(command)
             yield True
 
-        if registry.LATER.match(command):
-            until(is_there())
-        return ended
+        if registry.REPEATED.match(command):
+            wait_until(attempts())
+        return result
 
-    def _lasting(self, step: Step, where: str) -> None:
+    def _run_in_background(self, step: Step, where: str) -> None:
         running = self._desk.start(step.command.removesuffix("&"))
         shown = step.shown or ""
 
-        def is_there() -> Iterator[bool]:
+        def attempts() -> Iterator[bool]:
             while True:
-                over = running.is_over
-                came = self._desk.there(running.shown)
+                has_exited = running.has_exited
+                output = self._desk.with_docs_ports(running.shown)
                 if step.shown is None:
-                    yield _GREETED in came if is_hub(step.command) else bool(came) and not complains(came)
+                    yield _GREETED in output if is_hub(step.command) else bool(output) and not shows_error(output)
                 else:
-                    yield not shown or self._began(shown, came)
-                if over:
+                    yield not shown or self._output_begins(shown, output)
+                if has_exited:
                     return
 
-        assert until(is_there()), f"{where} should show\n{shown}\nand shows\n{self._desk.there(running.shown)}"
+        assert wait_until(attempts()), (
+            f"{where} should show\n{shown}\nbut shows\n{self._desk.with_docs_ports(running.shown)}"
+        )
         if step.is_interrupted:
             self._interrupt(running, step, where)
 
-    def _shows_by_now(self, block: Block) -> None:
-        """Wait until a command that goes on, and has this in its name, shows what stands here."""
-        running = next(each for each in reversed(self._desk.running) if block.details in each.command)
+    def _expect_background_output(self, block: Block) -> None:
+        """Wait until the background command of that name shows the text of the block."""
+        running = next(background for background in reversed(self._desk.running) if block.details in background.command)
 
-        def is_there() -> Iterator[bool]:
+        def attempts() -> Iterator[bool]:
             while True:
-                yield matching.matched(block.text, self._desk.there(running.shown), self._known)
+                yield matching.matches(block.text, self._desk.with_docs_ports(running.shown), self._known)
 
-        came = f"{block.text}\nand shows\n"
-        assert until(is_there()), f"{block.place}, {running.command} should show\n{came}{running.shown}"
+        expected = f"{block.text}\nand shows\n"
+        assert wait_until(attempts()), f"{block.place}, {running.command} should show\n{expected}{running.shown}"
 
-    def _began(self, shown: str, came: str) -> bool:
-        """Say whether something is there, and begins as is shown."""
-        return bool(came) and matching.matched(shown, came, self._known, whole=False)
+    def _output_begins(self, shown: str, output: str) -> bool:
+        """Return whether there is output that begins as shown."""
+        return bool(output) and matching.matches(shown, output, self._known, whole=False)
 
-    def _interrupt(self, running: Running, step: Step, where: str) -> None:
+    def _interrupt(self, running: BackgroundCommand, step: Step, where: str) -> None:
         code = running.end()
         self._desk.running.remove(running)
-        came = self._desk.there(running.shown)
-        whole = (step.shown or "") + step.then
-        assert code in {0, _INTERRUPTED}, f"{where} ends with {code}:\n{came}"
-        assert matching.matched(whole, came, self._known), f"{where} should show\n{whole}\nand shows\n{came}"
+        output = self._desk.with_docs_ports(running.shown)
+        expected = (step.shown or "") + step.then
+        assert code in {0, _INTERRUPTED}, f"{where} ends with {code}:\n{output}"
+        assert matching.matches(expected, output, self._known), f"{where} should show\n{expected}\nbut shows\n{output}"
 
     def _signal(self, number: signal.Signals, where: str) -> None:
-        hub = next((each for each in self._desk.running if is_hub(each.command)), None)
-        assert hub is not None, f"{where}: there is no hub"
+        hub = next((background for background in self._desk.running if is_hub(background.command)), None)
+        assert hub is not None, f"{where}: no hub is running"
         if number in {signal.SIGHUP, signal.SIGSTOP, signal.SIGCONT}:
             hub.process.send_signal(number)
             return
@@ -251,30 +255,34 @@ class Reader:
         code = hub.end(number)
         assert code == (0 if number is signal.SIGTERM else -number), f"{where}: {code}\n{hub.shown}"
 
-    def _judge(self, ended: Ended, shown: str | None, where: str) -> None:
-        """Compare; a command fails exactly if the page shows it complaining."""
-        assert (ended.code != 0) == complains(shown or ""), f"{where} ends with {ended.code}:\n{ended.shown}"
+    def _check(self, result: CommandResult, shown: str | None, where: str) -> None:
+        """Compare the output. A command must fail exactly if the page shows an error of it."""
+        assert (result.code != 0) == shows_error(shown or ""), f"{where} ends with {result.code}:\n{result.shown}"
         if shown is not None:
-            fits = matching.matched(shown, ended.shown, self._known)
-            assert fits, f"{where} should show\n{shown}\nand shows\n{ended.shown}"
+            fits = matching.matches(shown, result.shown, self._known)
+            assert fits, f"{where} should show\n{shown}\nbut shows\n{result.shown}"
 
 
-def complains(shown: str) -> bool:
-    """Say whether one of our commands tells what is wrong."""
+def shows_error(shown: str) -> bool:
+    """Return whether a text has an error line of a `fiveways` command."""
     return re.search(r"(?m)^fiveways( \w+)+: ", shown) is not None
 
 
 def require_programs(page: Page) -> None:
-    """Skip a page whose programs this machine does not have; fail where CI=true."""
-    typed = " ".join(commands(page))
-    missing = [each for each in registry.PROGRAMS if re.search(rf"\b{each} ", typed) and shutil.which(each) is None]
+    """Skip a page whose programs are not installed; fail if CI=true."""
+    command_text = " ".join(commands(page))
+    missing = [
+        program
+        for program in registry.PROGRAMS
+        if re.search(rf"\b{program} ", command_text) and shutil.which(program) is None
+    ]
     if missing:
-        sentence = f"{page.name} is followed with {' and '.join(missing)}, which this machine does not have"
+        sentence = f"{page.name} needs {' and '.join(missing)}, which is not installed"
         (pytest.fail if os.environ.get("CI") == "true" else pytest.skip)(sentence)
 
 
 def make_knows(command: str) -> bool:
-    """Say whether `make` would know what to do; what follows the target explains it."""
+    """Return whether `make` has the target; words after the target are an explanation."""
     _, *target = shlex.split(command)[:2]
-    done = subprocess.run(["make", "-n", "-C", str(ROOT), *target], capture_output=True, check=False)  # noqa: S603, S607
-    return done.returncode == 0
+    result = subprocess.run(["make", "-n", "-C", str(ROOT), *target], capture_output=True, check=False)  # noqa: S603, S607
+    return result.returncode == 0

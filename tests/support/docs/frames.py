@@ -1,4 +1,4 @@
-"""Frames on a raw WebSocket, as a page shows them.
+"""Frames on raw WebSockets, as a page shows them.
 
     ```frames meter=/umq caller=/lrpm "Authorization: Bearer something"
     meter  > M1                     a text frame to the hub, on several lines if it has line feeds
@@ -6,12 +6,11 @@
              meter.read
     meter  < R1                     a text frame from the hub
              null
-    meter >> 89 50 4e 47            a binary frame; `<<` is one from the hub. Behind `#` it may say what it is in JSON
+    meter >> 89 50 4e 47            a binary frame; `<<` is one from the hub. After `#` may be its meaning in JSON
     meter [closed]                  the hub closes the connection, or [closed 1009]
     ```
 
-A page with one peer needs no names: `frames /umq`. Who is named in the first line is connected anew; who is not, goes
-on.
+A page with one peer needs no names: `frames /umq`. Peers in the first line connect anew; other peers stay connected.
 """
 
 import asyncio
@@ -28,104 +27,104 @@ from tests.support.docs import matching
 from tests.support.docs.markdown import Block
 from tests.support.raw_peers import PATIENCE, WirePeer, connected
 
-_LINE = re.compile(r"(?:(?P<who>\w+) +)?(?P<way>>>?|<<?)(?: (?P<text>.*))?")
-_CLOSED = re.compile(r"(?:(?P<who>\w+) +)?\[closed(?: (?P<code>\d+))?\]")
+_LINE = re.compile(r"(?:(?P<peer>\w+) +)?(?P<direction>>>?|<<?)(?: (?P<text>.*))?")
+_CLOSED = re.compile(r"(?:(?P<peer>\w+) +)?\[closed(?: (?P<code>\d+))?\]")
 
 
 @dataclass(slots=True)
 class Line:
     """One frame, or the end of a connection."""
 
-    who: str
-    way: str
+    peer: str
+    direction: str
     text: str
     column: int = 0
 
 
 def lines(block: Block) -> Iterator[Line]:
-    """Take a block apart."""
+    """Parse a block."""
     last: Line | None = None
-    for each in block.text.splitlines():
-        found, closed = _LINE.fullmatch(each), _CLOSED.fullmatch(each)
-        if found is not None:
+    for line in block.text.splitlines():
+        frame, closed = _LINE.fullmatch(line), _CLOSED.fullmatch(line)
+        if frame is not None:
             if last is not None:
                 yield last
-            last = Line(found["who"] or "", found["way"], found["text"] or "", found.start("text"))
+            last = Line(frame["peer"] or "", frame["direction"], frame["text"] or "", frame.start("text"))
         elif closed is not None:
             if last is not None:
                 yield last
-            last = Line(closed["who"] or "", "closed", closed["code"] or "")
-        elif last is not None and last.column > 0 and (not each or each.startswith(" " * last.column)):
-            last.text += f"\n{each[last.column :]}"
+            last = Line(closed["peer"] or "", "closed", closed["code"] or "")
+        elif last is not None and last.column > 0 and (not line or line.startswith(" " * last.column)):
+            last.text += f"\n{line[last.column :]}"
         else:
-            raise AssertionError(f"{block.place}: {each!r} is no frame")
+            raise AssertionError(f"{block.place}: {line!r} is not a frame")
     if last is not None:
         yield last
 
 
 class Wires:
-    """The connections of one page."""
+    """The raw WebSockets of one page."""
 
     def __init__(self, place: str, known: dict[str, str]) -> None:
-        """Be ready to connect.
+        """Prepare the event loop.
 
         Args:
-            place: where the hub is, `host:port`.
-            known: what the names of the page stand for.
+            place: Host and port of the hub.
+            known: Values of the placeholders of the page.
         """
         self._place = place
         self._known = known
         self._runner = asyncio.Runner()
         self._peers: dict[str, WirePeer] = {}
-        self._heard: set[str] = set()
-        """What NQ has said, and may say again."""
+        self._known_messages: set[str] = set()
+        """Received NQ messages, which the hub may retransmit."""
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:
-        for who in list(self._peers):
-            self._runner.run(self._leave(who))
+        for name in list(self._peers):
+            self._runner.run(self._disconnect(name))
         self._runner.close()
 
-    def play(self, block: Block) -> None:
-        """Say what the block says, and hear what it shows."""
-        self._runner.run(self._play(block))
+    def run(self, block: Block) -> None:
+        """Send and expect the frames of a block."""
+        self._runner.run(self._run(block))
 
-    async def _play(self, block: Block) -> None:
-        words = shlex.split(matching.filled(block.details, self._known))
-        headers = dict(word.split(": ", 1) for word in words if ": " in word)
-        for word in words:
-            if ": " not in word:
-                await self._connect(word, headers)
+    async def _run(self, block: Block) -> None:
+        arguments = shlex.split(matching.fill(block.details, self._known))
+        headers = dict(argument.split(": ", 1) for argument in arguments if ": " in argument)
+        for argument in arguments:
+            if ": " not in argument:
+                await self._connect(argument, headers)
         for line in lines(block):
-            peer = self._peers.get(line.who)
-            assert peer is not None, f"{block.place}: nobody is called {line.who!r}"
-            await self._one(peer, line, block.place)
+            peer = self._peers.get(line.peer)
+            assert peer is not None, f"{block.place}: unknown peer {line.peer!r}"
+            await self._run_line(peer, line, block.place)
 
-    async def _connect(self, word: str, headers: dict[str, str]) -> None:
-        who, _, path = word.rpartition("=")
-        await self._leave(who)
-        self._peers[who] = await connected(f"ws://{self._place}{path}", headers)
+    async def _connect(self, argument: str, headers: dict[str, str]) -> None:
+        name, _, path = argument.rpartition("=")
+        await self._disconnect(name)
+        self._peers[name] = await connected(f"ws://{self._place}{path}", headers)
 
-    async def _leave(self, who: str) -> None:
-        """Be gone, and let the loop see to it."""
-        peer = self._peers.pop(who, None)
+    async def _disconnect(self, name: str) -> None:
+        """Close a connection, and let the event loop process the close."""
+        peer = self._peers.pop(name, None)
         if peer is not None:
             peer.leave()
             await asyncio.sleep(0)
 
-    async def _one(self, peer: WirePeer, line: Line, place: str) -> None:
-        text = line.text.partition("  #")[0] if line.way in {">>", "<<"} else line.text
-        if line.way in {">>", "<<"}:
-            said_to_be(line.text, place)
-        match line.way:
+    async def _run_line(self, peer: WirePeer, line: Line, place: str) -> None:
+        text = line.text.partition("  #")[0] if line.direction in {">>", "<<"} else line.text
+        if line.direction in {">>", "<<"}:
+            check_meaning(line.text, place)
+        match line.direction:
             case ">":
-                peer.text(matching.filled(text, self._known))
+                peer.text(matching.fill(text, self._known))
             case ">>":
                 peer.binary(bytes.fromhex(text))
             case "<":
-                self._check(text, await self._new(peer), place)
+                self._check(text, await self._next_new_text(peer), place)
             case "<<":
                 self._check(text.strip(), (await peer.data()).hex(" "), place)
             case _:
@@ -134,29 +133,29 @@ class Wires:
                     f"{place}: closed with {peer.close_code}"
                 )
 
-    async def _new(self, peer: WirePeer) -> str:
-        """Return the next text that is no repeat: NQ says things again on a machine that is slow enough."""
+    async def _next_new_text(self, peer: WirePeer) -> str:
+        """Return the next text that is not a retransmission, which NQ sends if the machine is slow."""
         while True:
-            came = await peer.heard()
-            messages = _messages_of_nq(came)
-            if not messages or not messages <= self._heard:
-                self._heard |= messages
-                return came
+            text = await peer.heard()
+            messages = _nq_messages(text)
+            if not messages or not messages <= self._known_messages:
+                self._known_messages |= messages
+                return text
 
-    def _check(self, shown: str, came: str, place: str) -> None:
-        assert matching.matched(shown, came, self._known), f"{place} shows\n{shown}\nand this came:\n{came}"
+    def _check(self, shown: str, actual: str, place: str) -> None:
+        assert matching.matches(shown, actual, self._known), f"{place} shows\n{shown}\nbut received\n{actual}"
 
 
-def _messages_of_nq(text: str) -> set[str]:
-    """Return the messages of a packet of NQ, as texts; none if it is something else."""
+def _nq_messages(text: str) -> set[str]:
+    """Return the messages of an NQ packet as texts; none for other texts."""
     if not text.startswith(('{"', '[{"')):
         return set()
-    heard = json.loads(text)
-    return {json.dumps(each) for each in (heard if isinstance(heard, list) else [heard])}
+    parsed = json.loads(text)
+    return {json.dumps(message) for message in (parsed if isinstance(parsed, list) else [parsed])}
 
 
-def said_to_be(text: str, place: str) -> None:
-    """Check what a line says about its bytes."""
+def check_meaning(text: str, place: str) -> None:
+    """Check the JSON after `#` against the bytes of the line."""
     data, mark, meaning = text.partition("  #")
     if mark and "..." not in data:
         assert cbor2.loads(bytes.fromhex(data)) == json.loads(meaning), f"{place}: {data} is not {meaning}"

@@ -1,4 +1,4 @@
-"""The pages of the docs as data: blocks, headings, links, and words in code."""
+"""The pages of the docs as data: blocks, headings, links and inline code."""
 
 import re
 from collections.abc import Iterator
@@ -12,7 +12,7 @@ from markdown_it.token import Token
 from tests.support.paths import ROOT
 
 INDENTED = "indented"
-"""The kind of a block that has no fence, until `following` has looked at it."""
+"""The kind of an unfenced block, until `following` has determined it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +32,7 @@ class Block:
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """One page, and all that can be asked about it."""
+    """One page, with its parsed content."""
 
     path: Path
 
@@ -55,19 +55,19 @@ class Page:
         return Block(self.name, token.map[0] + 1, kind, details, token.content)
 
     def links(self) -> list[str]:
-        """Where its links and pictures lead."""
+        """Return the targets of links and pictures."""
         inline = [child for token in self._tokens() for child in token.children or []]
         named = [(child.type, child.attrGet("href") or child.attrGet("src")) for child in inline]
         return [str(target) for kind, target in named if kind in {"link_open", "image"} and target]
 
     def code(self) -> list[str]:
-        """What stands between backticks in its sentences."""
+        """Return the texts of inline code."""
         return [
             child.content for token in self._tokens() for child in token.children or [] if child.type == "code_inline"
         ]
 
     def anchors(self) -> set[str]:
-        """What a link may name behind `#`, as GitHub makes it of the headings."""
+        """Return the anchors that GitHub generates from the headings."""
         tokens = self._tokens()
         heads = [tokens[index + 1].content for index, token in enumerate(tokens) if token.type == "heading_open"]
         return set(_numbered(slug(head) for head in heads))
@@ -82,19 +82,19 @@ def _parsed(text: str) -> list[Token]:
 
 
 def slug(heading: str) -> str:
-    """A heading as an anchor."""
+    """Return the anchor of a heading."""
     return re.sub(r"[^\w\- ]", "", heading.lower().replace("`", "")).strip().replace(" ", "-")
 
 
 def _numbered(slugs: Iterator[str]) -> Iterator[str]:
     seen: dict[str, int] = {}
-    for each in slugs:
-        count = seen.get(each, 0)
-        seen[each] = count + 1
-        yield f"{each}-{count}" if count else each
+    for anchor in slugs:
+        count = seen.get(anchor, 0)
+        seen[anchor] = count + 1
+        yield f"{anchor}-{count}" if count else anchor
 
 
 def pages() -> list[Page]:
-    """README, the docs, and the READMEs of the protocols."""
+    """Return README, the docs, and the READMEs of the protocols."""
     protocols = sorted((ROOT / "src/fiveways/protocols").glob("*/README.md"))
     return [Page(path) for path in (ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md")), *protocols)]

@@ -1,7 +1,7 @@
-"""What a page shows, compared with what came.
+"""Comparison of expected output of a page with actual output.
 
-`...` stands for anything, alone on a line for any number of lines. A name in angle brackets, `<PEER>`, is whatever it
-was when it was seen first, and the same from then on.
+`...` stands for any text, and alone on a line for any number of lines. A name in angle brackets, such as `<PEER>`,
+stands for the text of its first occurrence everywhere.
 """
 
 import re
@@ -14,39 +14,42 @@ _ANYTHING = {"rest": r"(?:\n[\s\S]*)?", "lines": r"[\s\S]*?", "some": r"[^\n]*?"
 
 
 def pattern(shown: str, known: Mapping[str, str]) -> str:
-    """Return the expression that matches what is shown."""
-    made: list[str] = []
-    named: set[str] = set()
+    """Return the regular expression of an expected output."""
+    parts: list[str] = []
+    seen: set[str] = set()
     at = 0
     for part in _PARTS.finditer(shown):
-        made.append(re.escape(shown[at : part.start()]))
+        parts.append(re.escape(shown[at : part.start()]))
         at = part.end()
         name = part["name"]
         if name is None:
-            made.append(_ANYTHING[part.lastgroup or ""])
+            parts.append(_ANYTHING[part.lastgroup or ""])
         elif name in known:
-            made.append(re.escape(known[name]))
+            parts.append(re.escape(known[name]))
         else:
-            made.append(f"(?P={name})" if name in named else rf"(?P<{name}>[^\s\"':,]+?)")
-            named.add(name)
-    return "".join([*made, re.escape(shown[at:])])
+            parts.append(f"(?P={name})" if name in seen else rf"(?P<{name}>[^\s\"':,]+?)")
+            seen.add(name)
+    return "".join([*parts, re.escape(shown[at:])])
 
 
-def matched(shown: str, came: str, known: dict[str, str], *, whole: bool = True) -> bool:
-    """Say whether this is what came, or with `whole` false how it began; what names stand for is added to `known`."""
-    asked = pattern(tidy(shown), known)
-    found = (re.fullmatch if whole else re.match)(asked, tidy(came))
-    if found is None:
+def matches(shown: str, actual: str, known: dict[str, str], *, whole: bool = True) -> bool:
+    """Return whether the outputs match; with `whole` false, whether the beginning matches.
+
+    Placeholders that are matched are added to `known`.
+    """
+    expression = pattern(strip_blanks(shown), known)
+    match = (re.fullmatch if whole else re.match)(expression, strip_blanks(actual))
+    if match is None:
         return False
-    known.update(found.groupdict())
+    known.update(match.groupdict())
     return True
 
 
-def filled(text: str, known: Mapping[str, str]) -> str:
-    """Return a text with what its names stand for."""
-    return _PARTS.sub(lambda found: known.get(found["name"] or "", found[0]), text)
+def fill(text: str, known: Mapping[str, str]) -> str:
+    """Return a text with its placeholders replaced."""
+    return _PARTS.sub(lambda match: known.get(match["name"] or "", match[0]), text)
 
 
-def tidy(text: str) -> str:
-    """Blanks at the ends of lines, and empty lines at the end, are not seen."""
+def strip_blanks(text: str) -> str:
+    """Remove blanks at the ends of lines, and empty lines at the end."""
     return "\n".join(line.rstrip() for line in text.splitlines()).rstrip()

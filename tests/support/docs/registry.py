@@ -1,99 +1,99 @@
-"""Every kind of block, every program, and what is not run here and why. A block that is not in these lists fails."""
+"""Registry of all kinds of blocks, programs, and commands that are not run. An unregistered block fails."""
 
 import re
 import signal
 from typing import NamedTuple
 
 KINDS = {
-    "python": "run; `# prints` says what it prints. With a file's name as its first comment it is saved instead",
-    "console": "run; each `$` is a command, and below it what it shows. With a name: what such a command shows by now",
+    "python": "run; `# prints` has the expected output. With a file name as its first comment it is saved instead",
+    "console": "run; each `$` is a command, then its output. With a name: the output of that background command",
     "sh": "run, each line a command",
-    "indented": "TOML if it begins with a table, else as sh; two blanks or more begin an explanation",
+    "indented": "TOML if it begins with a table, else commands; two or more blanks begin an explanation",
     "toml": "read as `fiveways config check` reads it; saved if its first comment is a file's name",
     "json": "parsed",
-    "frames": "said and heard on a raw WebSocket",
+    "frames": "sent and expected on a raw WebSocket",
     "proto": "saved; a later command compiles it",
     "ini": "a unit for systemd: saved, and verified by systemd-analyze where that is installed",
 }
 
 DRAWINGS = {
-    "text": "drawings, and output that a command has shown in its author's terminal: nothing to run",
-    "nginx": "the configuration of another program, which the tests do not have",
-    "yaml": "as nginx: that of Prometheus",
+    "text": "drawings, and output of the author's terminal: nothing to run",
+    "nginx": "the configuration of a program that the tests do not install",
+    "yaml": "the configuration of Prometheus, which the tests do not install",
 }
 
 
-class Elsewhere(NamedTuple):
-    """Blocks that another test runs."""
+class TestedElsewhere(NamedTuple):
+    """Blocks of a page that another test runs."""
 
     page: str
     kind: str
     test: str
 
 
-ELSEWHERE = [
-    Elsewhere("docs/spark-peer.md", "py", "tests/integration/pipeline/test_spark_peer.py"),
-    Elsewhere("docs/javascript.md", "js", "tests/integration/web/test_javascript_docs.py"),
-    Elsewhere("docs/javascript.md", "html", "tests/integration/web/test_javascript_docs.py"),
-    Elsewhere("docs/demo.md", "sh", "tests/integration/demo/test_demo_docs.py"),
+TESTED_ELSEWHERE = [
+    TestedElsewhere("docs/spark-peer.md", "py", "tests/integration/pipeline/test_spark_peer.py"),
+    TestedElsewhere("docs/javascript.md", "js", "tests/integration/web/test_javascript_docs.py"),
+    TestedElsewhere("docs/javascript.md", "html", "tests/integration/web/test_javascript_docs.py"),
+    TestedElsewhere("docs/demo.md", "sh", "tests/integration/demo/test_demo_docs.py"),
 ]
-"""One line for each page that has a test of its own."""
+"""One entry per page with a test of its own."""
 
 
 class NotRun(NamedTuple):
-    """Commands that are looked at and not run."""
+    """A pattern of commands that are checked and not run, with the reason."""
 
     pattern: str
     reason: str
 
 
 NOT_RUN = [
-    NotRun(r"make\b", "it would make .venv anew; `make -n` says whether the target is there"),
+    NotRun(r"make\b", "it would recreate .venv; `make -n` checks the target"),
     NotRun(
-        r"(\S*/)?pip install\b", "it would change the tests' own packages; its extras are compared with pyproject.toml"
+        r"(\S*/)?pip install\b", "it would change the installed packages; its extras are compared with pyproject.toml"
     ),
-    NotRun(r"(python3|\S*/python) -m venv\b", "as pip install"),
+    NotRun(r"(python3|\S*/python) -m venv\b", "it would create a virtual environment"),
     NotRun(r"(sudo|apt-get|systemctl|journalctl|useradd|install)\b", "it changes the machine"),
-    NotRun(r"source \S+/activate$", "each command has a shell of its own here, which finds the programs"),
-    NotRun(r"git clone\b|cd \S+$", "the tree is here already"),
+    NotRun(r"source \S+/activate$", "each command runs in a new shell, which already finds the programs"),
+    NotRun(r"git clone\b|cd \S+$", "the repository is already present"),
     NotRun(
         r"fiveways pipeline run .*--master spark://",
-        "it needs a cluster: tests/integration/pipeline/test_cluster.py starts one",
+        "it needs a cluster; tests/integration/pipeline/test_cluster.py starts one",
     ),
 ]
 
 PROGRAMS = ("curl", "openssl")
-"""What pages call that comes neither with the tests' packages nor with every system."""
+"""Programs that pages use and that neither the tests' packages nor every system provides."""
 
 SIGNAL = re.compile(r"kill -(9|HUP|TERM|STOP|CONT) PID")
-"""A reader types the pid that the hub printed; here the page's own hub gets the signal."""
+"""The reader types the pid that the hub printed; here the signal goes to the hub of the page."""
 
-LASTING = re.compile(
+BACKGROUND = re.compile(
     r"fiveways serve\b|fiveways tail\b.* (-f|--follow)\b|fiveways pull\b.* --follow\b"
     r"|fiveways subscribe\b(?!.*--count)|&$"
 )
-"""Commands that go on until somebody ends them."""
+"""Commands that run until they are terminated."""
 
-LATER = re.compile(r"fiveways (tail|trace)\b")
-"""Commands that read what a hub writes down a moment later: they are repeated until they show it."""
+REPEATED = re.compile(r"fiveways (tail|trace)\b")
+"""Commands that read records of the journal, which the hub writes with a delay; they are repeated."""
 
 SPARK = re.compile(r"fiveways (pipeline (run|watch)|sql)\b")
-"""Commands that are run in the one Spark of the tests, in this process."""
+"""Commands that run in the Spark session of the tests, in this process."""
 
 
 def not_run(command: str) -> NotRun | None:
-    """Return why a command is not run, if it is not."""
-    return next((each for each in NOT_RUN if re.match(each.pattern, command)), None)
+    """Return the registered reason if a command is not run."""
+    return next((entry for entry in NOT_RUN if re.match(entry.pattern, command)), None)
 
 
-def stands_for(command: str) -> signal.Signals | None:
+def signal_of(command: str) -> signal.Signals | None:
     """Return the signal that a command sends to the hub."""
-    found = SIGNAL.fullmatch(command)
-    if found is None:
+    match = SIGNAL.fullmatch(command)
+    if match is None:
         return None
-    return signal.SIGKILL if found[1] == "9" else signal.Signals[f"SIG{found[1]}"]
+    return signal.SIGKILL if match[1] == "9" else signal.Signals[f"SIG{match[1]}"]
 
 
-def elsewhere(page: str, kind: str) -> Elsewhere | None:
-    """Return who runs such blocks of a page, if somebody else does."""
-    return next((each for each in ELSEWHERE if (each.page, each.kind) == (page, kind)), None)
+def tested_elsewhere(page: str, kind: str) -> TestedElsewhere | None:
+    """Return the test that runs such blocks of a page, if any."""
+    return next((entry for entry in TESTED_ELSEWHERE if (entry.page, entry.kind) == (page, kind)), None)
