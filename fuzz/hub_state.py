@@ -137,10 +137,10 @@ def _check_pools(hub: Hub) -> None:
     """Compare the counters of work queues with their contents. A restart may change the owners of a queue."""
     queues: Any = hub._work_queues
     items = list(queues.jobs())
-    check("queues", queues._pool.used, len(queues._queues))
+    check("queues", queues._pool.used, len(queues._by_name))
     check("bytes of items", queues._bytes.used, sum(item.size for _, item, _ in items))
-    check("items in queues", sum(queue.pool.used for queue in queues._queues.values()), len(items))
-    for pool in (queues._pool, queues._bytes, *(queue.pool for queue in queues._queues.values())):
+    check("items in queues", sum(queue.pool.used for queue in queues._by_name.values()), len(items))
+    for pool in (queues._pool, queues._bytes, *(queue.pool for queue in queues._by_name.values())):
         check("owners with an empty share", [owner for owner, used in pool._by_owner.items() if used <= 0], [])
         check("shares above the total", max(0, sum(pool._by_owner.values()) - pool.used), 0)
         pool._by_owner.clear()
@@ -164,7 +164,7 @@ def _forget_learned(hub: Hub, settings: HubSettings) -> None:
         parts.admission._failed_logins._by_address,
     ):
         table.clear()
-    parts._subscriptions._forget()
+    parts._subscriptions._clear_caches()
 
 
 def inventory(hub: Hub) -> Counter[str]:

@@ -1,4 +1,4 @@
-"""How all tests are run, and what every run says at its end."""
+"""Settings of the test run, and the sections that it prints at its end."""
 
 import gc
 import os
@@ -13,34 +13,35 @@ from xdist.scheduler import LoadScopeScheduling
 
 from tests.support import processes, reporting
 
-# A shell without job control starts what it puts into the background with SIGINT ignored, and so do `nohup` and many CI
-# runners. Children inherit that, and tests that interrupt them would wait in vain.
+# A shell without job control ignores SIGINT in background processes, and so do `nohup` and many CI runners. Children
+# inherit this, and tests that interrupt them would wait until the timeout.
 signal.signal(signal.SIGINT, signal.default_int_handler)
 
-# Each worker collects all tests, and hundreds of tests start a program of ours: where compiled files may not be kept, a
+# Each worker collects all tests, and hundreds of tests start a Python program. Without compiled files on disk, a
 # worker spends 20 seconds on compiling tests, and each program half a second.
 sys.dont_write_bytecode = False
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 
-# Spark works on a few rows here, so Java's optimizing compiler would take longer than it saves. Without it Java keeps
-# 48 MB of compiled code by default, and Spark has more. Without verifying classes, start and first job of Spark took
-# 50 s of CPU time instead of 58. Hadoop starts `chmod` for each file and folder that it makes; vfork does without the
-# helper program that Java otherwise starts first.
+# Spark processes a few rows here, so the optimizing compiler of the JVM would cost more than it saves. Without it, the
+# default code cache has 48 MB, too little for Spark. Without class verification, start and first job of Spark took 50 s
+# of CPU time instead of 58. Hadoop starts `chmod` for each file and folder; VFORK avoids the helper process that the
+# JVM would start first.
 os.environ["JDK_JAVA_OPTIONS"] = (
     "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=240m"
     " -XX:+UnlockDiagnosticVMOptions -XX:-BytecodeVerificationRemote"
     " -Djdk.lang.Process.launchMechanism=VFORK"
 )
 
-# A machine that is busy with other work makes no example wrong.
+# On a busy machine, slow examples are not errors.
 settings.register_profile("patient", deadline=None)
 settings.load_profile("patient")
 
 
 ONE_SPARK = tuple(
-    f"tests/integration/pipeline/test_{name}.py" for name in ("stream", "job", "cluster", "cli_pipeline", "leftovers")
+    f"tests/integration/pipeline/test_{name}.py"
+    for name in ("streaming_run", "batch_run", "cluster", "cli_pipeline", "process_cleanup")
 )
-"""The files that share tables as well; they take half of the time of tests/integration/pipeline."""
+"""Files that also share tables; they take half of the time of tests/integration/pipeline."""
 FIRST = (
     *ONE_SPARK,
     "tests/integration/pipeline/",
@@ -53,14 +54,14 @@ FIRST = (
     "tests/integration/client/",
     "tests/integration/transports/",
 )
-"""The folders with tests that take long, the longest first; the short ones fill the gaps at the end."""
+"""Folders with long tests, the longest first; short tests fill the gaps at the end."""
 
 
 class ByFile(LoadScopeScheduling):  # type: ignore[misc]  # xdist has no types
-    """Gives whole files to workers, because most tests of a file share a hub.
+    """Scheduler that gives whole files to workers, because most tests of a file share a hub.
 
-    A Spark takes long to start and to warm up, so two workers get the files that share one: `ONE_SPARK`, and the other
-    half of tests/integration/pipeline.
+    A Spark session needs long to start and to warm up, so two workers get the files that share one: `ONE_SPARK`, and
+    the other half of tests/integration/pipeline.
     """
 
     def _split_scope(self, nodeid: str) -> str:
@@ -91,16 +92,18 @@ def pytest_collection() -> Generator[None, object, object]:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Put the longest first: the scheduler gives out files in this order."""
-    items.sort(key=lambda item: next((at for at, each in enumerate(FIRST) if item.nodeid.startswith(each)), len(FIRST)))
+    """Sort the longest tests first; the scheduler assigns files in this order."""
+    items.sort(
+        key=lambda item: next((at for at, prefix in enumerate(FIRST) if item.nodeid.startswith(prefix)), len(FIRST))
+    )
 
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_auto_num_workers(config: pytest.Config) -> int | None:  # noqa: ARG001  the name is part of the hook
     """Return two workers more than there are cores.
 
-    Tests without Spark spend half of their time on timers and on processes that start; with one worker more, a run on
-    two cores used three quarters of them. xdist's own variable and `-n NUMBER` override it.
+    Tests without Spark spend half of their time on timers and on starting processes; with one additional worker, a run
+    on two cores used three quarters of them. xdist's own variable and `-n NUMBER` override this.
     """
     if "PYTEST_XDIST_AUTO_NUM_WORKERS" in os.environ:
         return None
@@ -109,13 +112,13 @@ def pytest_xdist_auto_num_workers(config: pytest.Config) -> int | None:  # noqa:
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> ByFile:
-    """Choose the scheduler; the groups that xdist knows by itself have no effect with this pytest."""
-    config.option.loadscopereorder = False  # the number of tests in a file does not tell how long they take
+    """Return the scheduler; xdist's own groups have no effect with this pytest."""
+    config.option.loadscopereorder = False  # the number of tests in a file says nothing about their duration
     return ByFile(config, log)
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
-    """Print how many vectors stand behind each protocol, and which tests were skipped."""
+    """Print the number of vectors per protocol, and the skipped tests."""
     sections = {
         "vectors per protocol": reporting.vectors_per_protocol(),
         "skipped tests": reporting.skipped(terminalreporter.stats.get("skipped", [])),

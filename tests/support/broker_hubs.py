@@ -1,4 +1,4 @@
-"""Hubs with a broker, and what a test says to them by way of it."""
+"""Hubs that are connected to a broker, and clients of this broker."""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Mapping
@@ -18,7 +18,7 @@ P = ParamSpec("P")
 
 
 def bounded(test: Callable[P, object]) -> Callable[P, None]:
-    """Run a test in a loop, and end it if it waits for what never comes."""
+    """Run a coroutine as a test, with a timeout."""
 
     @wraps(test)
     def run(*args: P.args, **kwargs: P.kwargs) -> None:
@@ -33,14 +33,14 @@ def given(
     services: Mapping[str, str] | None = None,
     topics: Mapping[str, BridgeDirection] | None = None,
 ) -> Settings:
-    """Settings for a hub at a broker that knows the schema of the tests."""
-    wanted = broker.wanted
+    """Return settings for a hub at a broker, with the schema of the tests."""
+    options = broker.wanted
     mqtt = MqttSettings(
         enabled=True,
-        url=broker.url.replace(f"{wanted.user}:{wanted.password}@", ""),
-        user=wanted.user,
-        password=Secret(wanted.password),
-        ca_file=str(wanted.certificate.file) if wanted.certificate else "",
+        url=broker.url.replace(f"{options.user}:{options.password}@", ""),
+        user=options.user,
+        password=Secret(options.password),
+        ca_file=str(options.certificate.file) if options.certificate else "",
         schemas=(str(greeter().path),),
         services=services or {},
         topics=topics or {},
@@ -49,37 +49,40 @@ def given(
 
 
 @asynccontextmanager
-async def at(broker: RunningBroker, app: App | None = None, **more: Mapping[str, str]) -> AsyncIterator[Place]:
-    """A hub that is linked to a broker, and answers there."""
-    async with hub(given(broker, **more), app) as place:  # type: ignore[arg-type]
+async def at(broker: RunningBroker, app: App | None = None, **mqtt_settings: Mapping[str, str]) -> AsyncIterator[Place]:
+    """Start a hub that is connected to a broker and owns its topics."""
+    async with hub(given(broker, **mqtt_settings), app) as place:  # type: ignore[arg-type]
         await until(lambda: is_linked(place))
         yield place
 
 
 def is_linked(place: Place) -> bool:
-    """Whether a hub has said all that it has to say to its broker."""
+    """Return whether a hub has subscribed to all topics that it owns."""
     peer = place.server._mqtt._peer if place.server._mqtt is not None else None
-    territory = peer._ownership if peer is not None else None
+    ownership = peer._ownership if peer is not None else None
     return (
-        territory is not None and territory.election.is_confirmed and territory.subscribed == territory.election.owned
+        ownership is not None and ownership.election.is_confirmed and ownership.subscribed == ownership.election.owned
     )
 
 
 def linked_to(broker: RunningBroker) -> MqttConnector:
-    """A client of the broker that knows the schema of the tests."""
+    """Return a client of the broker, with the schema of the tests."""
     certificate = broker.wanted.certificate
     trust = certificate.context() if certificate else None
     return connect_mqtt(broker.url, schema=[greeter().path], timeout=PATIENCE, ssl_context=trust)
 
 
 async def until(is_so: Callable[[], bool]) -> None:
-    """Wait for something that nobody tells of; the test has a bound."""
+    """Wait for a condition; the test has a timeout."""
     while not is_so():  # noqa: ASYNC110
         await asyncio.sleep(0.01)
 
 
 async def retained(peer: MqttPeer, pattern: str) -> object:
-    """What newcomers are told, once they are: nats-server acknowledges a message before it knows that it retains it."""
+    """Return the retained value of a topic, once a new subscriber gets it.
+
+    nats-server acknowledges a retained message before it stores it.
+    """
     while True:
         async with peer.subscribe(pattern) as events:
             with suppress(TimeoutError):

@@ -1,6 +1,6 @@
-"""Real MQTT brokers for tests, each a process of its own on a free port of this machine.
+"""MQTT brokers for tests, each in its own process on a free port.
 
-A test folder that wants the `broker` fixture has a conftest.py that imports it.
+A test folder that uses the `broker` fixture imports it in its conftest.py.
 """
 
 import importlib.metadata
@@ -26,20 +26,20 @@ from tests.support.freezing import freeze, thaw
 BROKERS = ["mosquitto", "nats"]
 HOST = "127.0.0.1"
 PATIENCE = 120.0
-"""Seconds for a broker to be there, and to be gone."""
+"""Timeout in seconds for a broker to start and to exit."""
 _TRIES = 5
 _KIND = 0.5
-"""Seconds to end in good order; nats-server may take ten."""
+"""Seconds for a graceful exit; nats-server may take ten."""
 
 
 _CERTIFICATE = """
 [req]
 prompt = no
-distinguished_name = who
-x509_extensions = what
-[who]
+distinguished_name = subject
+x509_extensions = extensions
+[subject]
 CN = localhost
-[what]
+[extensions]
 subjectAltName = DNS:localhost
 basicConstraints = critical, CA:TRUE
 keyUsage = critical, digitalSignature, keyCertSign
@@ -49,29 +49,29 @@ subjectKeyIdentifier = hash
 
 @dataclass(frozen=True, slots=True)
 class Certificate:
-    """A certificate that only who was given it believes in."""
+    """A self-signed certificate and its key."""
 
     file: Path
     key: Path
 
     def context(self) -> ssl.SSLContext:
-        """How a client checks it."""
+        """Return a TLS context that trusts only this certificate."""
         return ssl.create_default_context(cafile=str(self.file))
 
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """How a broker is to be."""
+    """Options of a broker."""
 
     user: str = ""
     password: str = ""
     certificate: Certificate | None = None
     extra: str = ""
-    """More lines for its configuration; for nats, in the section `mqtt`."""
+    """More lines for the configuration; for nats-server, in the section `mqtt`."""
 
 
 class RunningBroker:
-    """A broker that can be ended, and started again on its port."""
+    """A broker that can be stopped, and restarted on its port."""
 
     def __init__(self, name: str, folder: Path, wanted: Wanted) -> None:
         self.name = name
@@ -82,35 +82,35 @@ class RunningBroker:
 
     @property
     def url(self) -> str:
-        """Where it is, with the user and password that it wants; with TLS the host has the certificate's name."""
+        """The URL with user and password; with TLS the host is the name in the certificate."""
         wanted = self.wanted
         login = f"{wanted.user}:{wanted.password}@" if wanted.user else ""
         return f"mqtts://{login}localhost:{self.port}" if wanted.certificate else f"mqtt://{login}{HOST}:{self.port}"
 
     @property
     def pid(self) -> int:
-        """The process, while it runs."""
+        """The process id."""
         assert self._process is not None
         return self._process.pid
 
     @property
     def log(self) -> str:
-        """What it wrote."""
+        """The log of the broker."""
         return (self._folder / "log").read_text(errors="replace")
 
     def start(self) -> None:
-        """Start it and wait until it lets a client in; the second time, on the same port."""
-        assert self._process is None, "it runs already"
+        """Start the broker and wait until it accepts a client; a restart uses the same port."""
+        assert self._process is None, "the broker is already running"
         fixed = self.port
         for _ in range(_TRIES):
             self.port = fixed or _free_port()
-            if self._try():
+            if self._try_start():
                 return
             self.stop()
         raise AssertionError(f"{self.name} does not start on port {self.port}:\n{self.log}")
 
     def stop(self) -> None:
-        """End it in good order, or in bad if that takes long; nothing if it does not run."""
+        """Terminate the broker, or kill it after a timeout; do nothing if it does not run."""
         process, self._process = self._process, None
         if process is None:
             return
@@ -123,45 +123,45 @@ class RunningBroker:
             process.wait(PATIENCE)
 
     def kill(self) -> None:
-        """End it at once."""
+        """Kill the broker."""
         assert self._process is not None
         process, self._process = self._process, None
         process.kill()
         process.wait(PATIENCE)
 
     def freeze(self) -> None:
-        """Let it do nothing at all, with its connections open."""
+        """Stop the process with SIGSTOP; its connections stay open."""
         freeze(self.pid)
 
     def thaw(self) -> None:
-        """Let it go on."""
+        """Continue the process."""
         thaw(self.pid)
 
-    def _try(self) -> bool:
-        """Start it; return whether it came to life on this port, which somebody else may have taken."""
-        program = _PROGRAMS[self.name]()  # first: without it the test is skipped
+    def _try_start(self) -> bool:
+        """Start the broker; return whether it accepts clients on this port, which another process may have taken."""
+        program = _PROGRAMS[self.name]()  # first, because it skips the test if the program is missing
         file = self._folder / "conf"
         file.write_text(_CONFIGURATIONS[self.name](self.port, self._folder, self.wanted))
         file.chmod(0o644)
         command = [program, "-c", str(file)]
         with (self._folder / "log").open("wb") as log:
             self._process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log)  # noqa: S603
-        until = time.monotonic() + PATIENCE
-        while time.monotonic() < until and self._process.poll() is None:
-            if self._lets_in():
+        deadline = time.monotonic() + PATIENCE
+        while time.monotonic() < deadline and self._process.poll() is None:
+            if self._accepts_clients():
                 return True
             time.sleep(0.01)
         return False
 
-    def _lets_in(self) -> bool:
-        """Whether a CONNECT is answered as it should be; an open port alone says little."""
+    def _accepts_clients(self) -> bool:
+        """Return whether the broker answers CONNECT; an open port is not enough."""
         wanted = self.wanted
         hello = mqtt_frames.ConnectOptions(f"probe{time.monotonic_ns()}", 30, wanted.user, wanted.password)
         try:
-            with socket.create_connection((HOST, self.port), timeout=1.0) as plain:
-                stream = plain
+            with socket.create_connection((HOST, self.port), timeout=1.0) as tcp:
+                stream = tcp
                 if wanted.certificate is not None:
-                    stream = wanted.certificate.context().wrap_socket(plain, server_hostname="localhost")
+                    stream = wanted.certificate.context().wrap_socket(tcp, server_hostname="localhost")
                 with stream:
                     stream.sendall(mqtt_frames.connect(hello))
                     answer = stream.recv(4)
@@ -173,24 +173,24 @@ class RunningBroker:
 
 @contextmanager
 def mosquitto(wanted: Wanted | None = None) -> Iterator[RunningBroker]:
-    """Mosquitto, which the system has to have."""
+    """Start Mosquitto, which the system must have."""
     with running("mosquitto", wanted) as broker:
         yield broker
 
 
 @contextmanager
 def nats(wanted: Wanted | None = None) -> Iterator[RunningBroker]:
-    """A nats-server with its MQTT listener, which comes with the tests' packages."""
+    """Start nats-server with its MQTT listener; it is in the packages of the tests."""
     with running("nats", wanted) as broker:
         yield broker
 
 
 @contextmanager
 def running(name: str, wanted: Wanted | None = None) -> Iterator[RunningBroker]:
-    """One of `BROKERS`, until the block ends."""
-    with tempfile.TemporaryDirectory(prefix="fiveways-", ignore_cleanup_errors=True) as written:
-        folder = Path(written)
-        folder.chmod(0o755)  # Mosquitto, started by root, goes on as somebody else
+    """Start one of `BROKERS`, and stop it at the end."""
+    with tempfile.TemporaryDirectory(prefix="fiveways-", ignore_cleanup_errors=True) as folder_name:
+        folder = Path(folder_name)
+        folder.chmod(0o755)  # Mosquitto, started by root, drops to another user
         broker = RunningBroker(name, folder, wanted or Wanted())
         try:
             broker.start()
@@ -201,28 +201,28 @@ def running(name: str, wanted: Wanted | None = None) -> Iterator[RunningBroker]:
 
 @pytest.fixture(params=BROKERS, scope="module")
 def broker(request: pytest.FixtureRequest) -> Iterator[RunningBroker]:
-    """Each broker in turn, one process for a module: its tests use topics of their own, and leave it running."""
-    with running(request.param) as each:
-        yield each
+    """Each broker in turn, one process per module: its tests use separate topics and leave it running."""
+    with running(request.param) as running_broker:
+        yield running_broker
 
 
 @contextmanager
 def certificate() -> Iterator[Certificate]:
-    """A certificate for this machine, made for this test."""
+    """Create a certificate for this machine."""
     program = shutil.which("openssl")
     if program is None:
-        _missing("the program openssl makes the certificates for tests with TLS, and is not installed")
-    with tempfile.TemporaryDirectory(prefix="fiveways-") as written:
-        folder = Path(written)
+        _missing("openssl is not installed; tests with TLS need it for their certificates")
+    with tempfile.TemporaryDirectory(prefix="fiveways-") as folder_name:
+        folder = Path(folder_name)
         folder.chmod(0o755)
-        made = Certificate(folder / "cert.pem", folder / "key.pem")
+        new_certificate = Certificate(folder / "cert.pem", folder / "key.pem")
         config = folder / "openssl.cnf"
         config.write_text(_CERTIFICATE)
         options = ["req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2", "-config", str(config)]
-        command = [program, *options, "-keyout", str(made.key), "-out", str(made.file)]
+        command = [program, *options, "-keyout", str(new_certificate.key), "-out", str(new_certificate.file)]
         subprocess.run(command, check=True, capture_output=True, timeout=PATIENCE)  # noqa: S603
-        made.key.chmod(0o644)
-        yield made
+        new_certificate.key.chmod(0o644)
+        yield new_certificate
 
 
 def _missing(sentence: str) -> NoReturn:

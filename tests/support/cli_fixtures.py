@@ -1,4 +1,4 @@
-"""What all tests of the command line share."""
+"""Fixtures of all tests of the command line."""
 
 import logging
 from collections.abc import Iterator
@@ -10,15 +10,15 @@ from tests.support.command_output import Said
 
 @pytest.fixture(autouse=True)
 def clean(monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    """No settings or saved contexts of ours from outside, and none of ours left behind."""
+    """Removes settings and saved contexts of the environment, and restores the log handlers afterwards."""
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path_factory.mktemp("config")))
     for name in ("FIVEWAYS_URL", "FIVEWAYS_TOKEN", "FIVEWAYS_IDENTITY", "FIVEWAYS_SECRET_FILE", "FIVEWAYS_CONFIG"):
         monkeypatch.delenv(name, raising=False)
-    ours = logging.getLogger("fiveways")
-    handlers, level = ours.handlers[:], ours.level
+    logger = logging.getLogger("fiveways")
+    handlers, level = logger.handlers[:], logger.level
     yield
-    ours.handlers[:] = handlers
-    ours.setLevel(level)
+    logger.handlers[:] = handlers
+    logger.setLevel(level)
 
 
 @pytest.fixture

@@ -1,4 +1,4 @@
-"""A command that is run here, and what it says."""
+"""Commands that run in the process of the test, and their output."""
 
 import pytest
 
@@ -6,14 +6,14 @@ from fiveways.cli import main
 
 
 class Said:
-    """Runs a command here, which is faster than in a new process."""
+    """Runs a command in this process, which is faster than a new process; stderr is in `err`."""
 
     def __init__(self, capfd: pytest.CaptureFixture[str]) -> None:
         self._capfd = capfd
         self.err = ""
 
     def __call__(self, *arguments: str, code: int = 0) -> str:
-        found = main(arguments)
+        actual_code = main(arguments)
         out, self.err = self._capfd.readouterr()
-        assert found == code, self.err
+        assert actual_code == code, self.err
         return out

@@ -1,4 +1,4 @@
-"""The schema of the tests, compiled once for each process."""
+"""The schemas of the tests, compiled once per process."""
 
 import importlib.util
 import subprocess
@@ -14,7 +14,7 @@ from tests.support.paths import PROTO_FOLDER
 SCHEMAS = PROTO_FOLDER
 PATIENCE = 300.0
 
-# Removed when the process ends.
+# The folder is removed when the process exits.
 _folder = tempfile.TemporaryDirectory(prefix="fiveways-schemas-")
 
 
@@ -55,8 +55,8 @@ def compiled(folder: Path, text: str, *flags: str, name: str = "some") -> Path:
 
 def protoc(*arguments: str) -> None:
     command = [sys.executable, "-m", "grpc_tools.protoc", *arguments]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE, check=False)  # noqa: S603 - our own
-    assert done.returncode == 0, done.stderr
+    result = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE, check=False)  # noqa: S603 - our own
+    assert result.returncode == 0, result.stderr
 
 
 def _imported(path: Path) -> ModuleType:

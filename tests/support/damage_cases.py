@@ -25,7 +25,7 @@ from fiveways.model.store_changes import (
 from tests.support.store_helpers import LATER, keep, opened, written
 
 HEADER, FRAME = 32, 4096 + 24
-"""Bytes in a WAL."""
+"""Sizes of the header and of a frame of a WAL in bytes."""
 HALF = 150
 
 
@@ -36,21 +36,21 @@ def records(start: int) -> list[list[StoreChange]]:
         numbers = range(number, number + 5)
         commits.append(
             [
-                *(PutPeer(f"peer-{each:04}", "ann", 1.5, "10.0.0.1:4711") for each in numbers),
-                *(PutRequest(f"peer-{each:04}", "k", b"request %04d " % each * 10, LATER) for each in numbers),
-                *(PutRequest(f"peer-{each:04}", "l", b"asked %04d" % each, LATER) for each in numbers),
-                *(PutAnswer(f"peer-{each:04}", "l", b"answer %04d " % each * 10, LATER) for each in numbers[:3]),
+                *(PutPeer(f"peer-{index:04}", "ann", 1.5, "10.0.0.1:4711") for index in numbers),
+                *(PutRequest(f"peer-{index:04}", "k", b"request %04d " % index * 10, LATER) for index in numbers),
+                *(PutRequest(f"peer-{index:04}", "l", b"asked %04d" % index, LATER) for index in numbers),
+                *(PutAnswer(f"peer-{index:04}", "l", b"answer %04d " % index * 10, LATER) for index in numbers[:3]),
                 PutTombstone(f"peer-{number:04}", "l", LATER),
-                *(PutJob("jobs", each + 1, b'"job %04d"' % each, 0, "identity ann") for each in numbers),
+                *(PutJob("jobs", index + 1, b'"job %04d"' % index, 0, "identity ann") for index in numbers),
                 PutDeadLetter("jobs", number + 1, "tried too often", 7.5),
-                *(PutRetained(f'["topic-{each:04}"]', b'"value %04d"' % each, each) for each in numbers),
+                *(PutRetained(f'["topic-{index:04}"]', b'"value %04d"' % index, index) for index in numbers),
             ]
         )
     return commits
 
 
 async def fill(path: Path, ending: str) -> None:
-    """Make a store in two runs; the second of them is closed or killed."""
+    """Fill a store in two runs; the second one is closed or killed."""
     await keep(path, *(record for commit in records(0) for record in commit))
     shutil.copyfile(path, older(path))
     store = opened(path)
@@ -67,7 +67,7 @@ async def fill(path: Path, ending: str) -> None:
 
 
 def older(path: Path) -> Path:
-    """Return where the database of the first run is."""
+    """Return the path of the database after the first run."""
     return path.with_name(f"{path.name}.older")
 
 
@@ -79,7 +79,7 @@ Damage = Callable[[Path], object]
 
 
 def cut(suffix: str, size: float, by: int = 0) -> Damage:
-    """Cut a file to a part of its size."""
+    """Truncate a file to a fraction of its size, or to a number of bytes."""
 
     def damage(path: Path) -> None:
         file = beside(path, suffix) if suffix else path
@@ -90,7 +90,7 @@ def cut(suffix: str, size: float, by: int = 0) -> Damage:
 
 
 def cut_frames(keep: Callable[[int], int]) -> Damage:
-    """Cut the WAL at the end of a frame."""
+    """Truncate the WAL at the end of a frame."""
 
     def damage(path: Path) -> None:
         file = beside(path, "wal")
@@ -100,7 +100,7 @@ def cut_frames(keep: Callable[[int], int]) -> Damage:
 
 
 def garble(suffix: str, place: Callable[[int], int], count: int = 1) -> Damage:
-    """Flip a bit, or put noise over some bytes."""
+    """Flip a bit, or overwrite bytes with noise."""
 
     def damage(path: Path) -> None:
         file = beside(path, suffix) if suffix else path
@@ -126,7 +126,7 @@ def flip_cell(text: bytes) -> Damage:
 
 
 def sql(*statements: str) -> Damage:
-    """Write to the database as the store does not."""
+    """Execute statements that the store never executes."""
 
     def damage(path: Path) -> None:
         connection = sqlite3.connect(path, isolation_level=None)
@@ -142,14 +142,14 @@ def remove(suffix: str) -> Damage:
 
 
 def without_middle(path: Path) -> None:
-    """Take a frame out of the WAL."""
+    """Remove a frame from the middle of the WAL."""
     data = beside(path, "wal").read_bytes()
     middle = HEADER + FRAME * ((len(data) - HEADER) // FRAME // 2)
     beside(path, "wal").write_bytes(data[:middle] + data[middle + FRAME :])
 
 
 def zeros(path: Path) -> None:
-    """The second half of the WAL was never written."""
+    """Overwrite the second half of the WAL with zeros."""
     data = beside(path, "wal").read_bytes()
     half = len(data) // 2
     beside(path, "wal").write_bytes(data[:half] + bytes(len(data) - half))
@@ -216,7 +216,7 @@ KILLED: dict[str, Damage] = {
     "second half of the wal zeroed": zeros,
 }
 HARMLESS: dict[str, Damage] = {"state removed": remove("state"), "state garbled": garble("state", lambda _: 0, 64)}
-"""Nothing is missing then."""
+"""Damages without loss."""
 
 if __name__ == "__main__":
     asyncio.run(fill(Path(sys.argv[1]), sys.argv[2]))

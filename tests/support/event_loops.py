@@ -1,4 +1,4 @@
-"""Tests that wait, on each of the loops that the hub may run on."""
+"""Tests of coroutines on each event loop that the hub supports."""
 
 import asyncio
 import functools
@@ -14,11 +14,11 @@ NewLoop = Callable[[], asyncio.AbstractEventLoop]
 
 LOOPS: dict[str, NewLoop] = {"asyncio": asyncio.new_event_loop, "uvloop": uvloop.new_event_loop}
 LONGEST = 300.0
-"""Seconds after which a test that still waits is stuck."""
+"""Timeout of a test in seconds."""
 
 
 def on_both_loops(test: Callable[P, Coroutine[object, object, None]]) -> Callable[..., None]:
-    """Run a coroutine as a test, once on each loop."""
+    """Run a coroutine as a test, once on asyncio's loop and once on uvloop."""
 
     @functools.wraps(test)
     def run(new_loop: NewLoop, *args: P.args, **kwargs: P.kwargs) -> None:

@@ -1,18 +1,18 @@
-"""Processes that are made to stand still, for tests of what others do meanwhile."""
+"""Stopped processes, for tests of their peers."""
 
 import os
 import signal
 
 
 def freeze(pid: int) -> None:
-    """Let a child of this process do nothing more, with all that it has open; return when it does nothing.
+    """Stop a child process (SIGSTOP) and return after it has stopped; its descriptors stay open.
 
-    A signal alone is on its way for a while, in which another core may still run one of the child's threads.
+    Without waiting, its threads could still run for a moment on another core.
     """
     os.kill(pid, signal.SIGSTOP)
     os.waitid(os.P_PID, pid, os.WSTOPPED)
 
 
 def thaw(pid: int) -> None:
-    """Let it go on."""
+    """Continue a stopped process."""
     os.kill(pid, signal.SIGCONT)

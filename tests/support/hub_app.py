@@ -1,4 +1,4 @@
-"""The application of the tests' hub."""
+"""The application of the test hub."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -53,14 +53,14 @@ _go = asyncio.Event()
 
 @app.method("demo.go")
 async def go() -> None:
-    """Let all builds go on that wait."""
+    """Release all builds that wait."""
     _go.set()
     _go.clear()
 
 
 @app.method("demo.build")
 async def build(context: Context, steps: list[object], *, waits: bool = True) -> str:
-    """Tell all steps, wait until somebody has seen them, and be done."""
+    """Report all steps, wait until released, then return."""
     for step in steps:
         match step:
             case {"kind": str(kind), "text": str(text)}:

@@ -1,4 +1,4 @@
-"""A hub in a process of its own."""
+"""A hub process for asynchronous tests."""
 
 import asyncio
 import re
@@ -12,7 +12,7 @@ PATIENCE = 120.0
 
 @asynccontextmanager
 async def served(*arguments: str) -> AsyncIterator[tuple[Process, int]]:
-    """A hub that was started as a user starts it, and its port; it is ended in the end."""
+    """Start a hub as a user does; yield the process and its port, and terminate it at the end."""
     command = (sys.executable, "-m", "fiveways", "serve", "--port", "0", *arguments)
     process = await asyncio.create_subprocess_exec(*command, stdout=PIPE, stderr=PIPE)
     try:
@@ -26,7 +26,7 @@ async def served(*arguments: str) -> AsyncIterator[tuple[Process, int]]:
 async def _port(process: Process) -> int:
     assert process.stdout is not None
     while line := await process.stdout.readline():
-        if found := re.search(rb"lrpm\+ws://[^:]+:(\d+)", line):
-            return int(found[1])
+        if match := re.search(rb"lrpm\+ws://[^:]+:(\d+)", line):
+            return int(match[1])
     assert process.stderr is not None
     raise AssertionError((await process.stderr.read()).decode())

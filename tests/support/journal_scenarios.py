@@ -1,4 +1,4 @@
-"""Journals that a test tells by hand: each record a millisecond after the one before."""
+"""Journals written by tests: each record is a millisecond after the previous one."""
 
 from pathlib import Path
 from typing import Self
@@ -11,7 +11,7 @@ from fiveways.journal.segments import segment_name
 
 RUN = "20260101T000000-aaaaaa"
 BEGAN = 1_767_225_600_000_000_000
-"""2026, when it begins."""
+"""Time of the first record: 2026-01-01 in UTC."""
 STEP = 1_000_000
 
 
@@ -22,22 +22,22 @@ class Story:
         self.run = run
         self._at = at
         self._rows: list[dict[str, object]] = []
-        self._told = 0
+        self._written = 0
 
     def heard(self, session: str, protocol: str, payload: bytes | None, op: str | None = None, **more: object) -> Self:
-        """A frame that came to the hub."""
+        """Add a received frame."""
         return self._add(session, protocol, "in", payload, op, more)
 
     def said(self, session: str, protocol: str, payload: bytes | None, op: str | None = None, **more: object) -> Self:
-        """A frame that the hub sent."""
+        """Add a sent frame."""
         return self._add(session, protocol, "out", payload, op, more)
 
     def mark(self, session: str, protocol: str, kind: str, op: str | None = None, **more: object) -> Self:
-        """Something that is no frame."""
+        """Add a mark."""
         return self._add(session, protocol, "out" if kind == "drop" else "in", None, op, {"kind": kind, **more})
 
     def wait(self, steps: int) -> Self:
-        """Nothing happens for a while."""
+        """Advance the time."""
         self._at += steps * STEP
         return self
 
@@ -52,7 +52,7 @@ class Story:
     ) -> Self:
         is_binary = protocol in {"lrpm-cbor", "mqtt-rpc"}
         row = {
-            "seq": self._told + len(self._rows),
+            "seq": self._written + len(self._rows),
             "at": self._at,
             "node": "here",
             "run": self.run,
@@ -74,17 +74,17 @@ class Story:
         return self
 
     def write(self, directory: Path, number: int = 0) -> Path:
-        """Write what was told since the last time as a segment."""
+        """Write the records since the last call as a segment."""
         directory.mkdir(exist_ok=True)
         table = pa.Table.from_pylist(self._rows, schema=SCHEMA)
         parquet.write_table(table, directory / f"{segment_name(self.run, number)}.parquet")
-        self._told += len(self._rows)
+        self._written += len(self._rows)
         self._rows = []
         return directory
 
 
 def a_day_at_the_hub(run: str = RUN, at: int = BEGAN) -> Story:
-    """A call across two protocols, one that fails, a batch, a publication, and what happens besides."""
+    """Return a call across two protocols, a failed one, a batch, a publication, and marks."""
     story = Story(run, at)
     story.mark("caller", "umq", "open").heard("caller", "umq", b"H1\n***").said("caller", "umq", b"W1\n***")
     story.heard("caller", "umq", b"M1\nmath:add\n[2,3]", "7")

@@ -13,7 +13,7 @@ RUN = "20260101T000000-abcdef"
 
 
 class Written:
-    """A journal under way, and a clock that goes on by a second with each look."""
+    """An open journal; its clock advances by a second per reading."""
 
     def __init__(
         self,
@@ -25,8 +25,8 @@ class Written:
         group: str = "",
     ) -> None:
         self._now = 0
-        self.tape = FrameBuffer(self._tick)
-        orders = WriterConfig(
+        self.frame_buffer = FrameBuffer(self._tick)
+        config = WriterConfig(
             str(directory),
             "node",
             run,
@@ -36,7 +36,7 @@ class Written:
             rules or SegmentRules(flush_interval=0.01),
             group,
         )
-        self.journal = JournalWriter(orders, lambda: self._now / 1e9)
+        self.journal = JournalWriter(config, lambda: self._now / 1e9)
         self.journal.start()
 
     def _tick(self) -> int:
@@ -44,9 +44,9 @@ class Written:
         return self._now
 
     def turn(self) -> None:
-        """Have what was noted written."""
-        while page := self.tape.take(1000):
-            self.journal.put(page)
+        """Write all recorded frames."""
+        while batch := self.frame_buffer.take(1000):
+            self.journal.put(batch)
 
     def stop(self) -> None:
         """Write the rest, and close the last segment."""
@@ -54,14 +54,14 @@ class Written:
         self.journal.stop()
 
     def track(self, protocol: str = "lrpm-json", session: str = "s") -> ConnectionRecorder:
-        return ConnectionRecorder(self.tape, session, "", protocol, "ws")
+        return ConnectionRecorder(self.frame_buffer, session, "", protocol, "ws")
 
     def hear(self, payload: bytes, protocol: str = "lrpm-json", op: str = "", *, is_text: bool = True) -> None:
-        """Note a frame that comes in."""
+        """Record a received frame."""
         self.track(protocol).record_received(self._tick(), Packet(payload, is_text), op)
 
 
 def records(directory: Path) -> list[dict[str, object]]:
-    """All records of a journal, in order."""
-    found = list_segments(str(directory))
-    return [row for each in found for batch in read_batches(each.path) for row in batch.to_pylist()]
+    """Return all records of a journal, in order."""
+    segments = list_segments(str(directory))
+    return [row for segment in segments for batch in read_batches(segment.path) for row in batch.to_pylist()]

@@ -1,4 +1,4 @@
-"""How much work a piece of code is, counted: the same on a slow machine as on a fast one."""
+"""The work of a piece of code as a number of instructions, which does not depend on the machine."""
 
 import sys
 from collections.abc import Callable
@@ -7,10 +7,10 @@ from typing import Any
 
 
 def instructions(work: Callable[[], object]) -> int:
-    """The instructions of Python that it takes."""
+    """Return the number of bytecode instructions that a function executes."""
     count = 0
 
-    def trace(frame: FrameType, event: str, _arg: object) -> Any:  # noqa: ANN401  as `sys.settrace` wants it
+    def trace(frame: FrameType, event: str, _arg: object) -> Any:  # noqa: ANN401  required by `sys.settrace`
         nonlocal count
         frame.f_trace_opcodes = True
         count += event == "opcode"

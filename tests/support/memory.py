@@ -1,4 +1,4 @@
-"""Check that peers leave no objects behind: for every test with many sessions or connections."""
+"""Leak checks for tests with many sessions or connections."""
 
 import asyncio
 import gc
@@ -37,20 +37,21 @@ _PATIENCE: Final = 30.0
 
 
 def alive() -> Counter[str]:
-    """How many objects of sessions there are; asyncio keeps cancelled timers for a while."""
+    """Return the numbers of live objects of sessions, without timers that asyncio has cancelled and not yet dropped."""
     return Counter(
         name
-        for each in gc.get_objects()
-        if (name := type(each).__name__) in KINDS and not (type(each) is asyncio.TimerHandle and each.cancelled())
+        for instance in gc.get_objects()
+        if (name := type(instance).__name__) in KINDS
+        and not (type(instance) is asyncio.TimerHandle and instance.cancelled())
     )
 
 
 @asynccontextmanager
 async def nothing_left(peers: int, *, collects: bool = True) -> AsyncIterator[None]:
-    """Wait until there are as many objects of sessions as before, but for those of fewer than half of the peers.
+    """Wait until the numbers of session objects are back at their start, up to fewer than half of the peers.
 
     Without `collects` that must happen without the garbage collector, so reference cycles fail too. Test clients in
-    this process have cycles of their own, and are counted as well while something refers to them.
+    this process have cycles of their own; they count while something refers to them.
     """
     gc.collect()
     before = alive()
@@ -66,9 +67,9 @@ async def nothing_left(peers: int, *, collects: bool = True) -> AsyncIterator[No
         yield
         with suppress(TimeoutError):
             async with asyncio.timeout(_PATIENCE):
-                while left():  # noqa: ASYNC110  nobody tells of it
+                while left():  # noqa: ASYNC110  there is no event for it
                     await asyncio.sleep(0.05)
-        found = left()
-        assert not found, found
+        leftovers = left()
+        assert not leftovers, leftovers
     finally:
         gc.enable()

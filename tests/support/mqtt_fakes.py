@@ -1,4 +1,4 @@
-"""Who listens to a link, and brokers that misbehave."""
+"""A receiver of an MQTT link that records everything, and brokers that misbehave."""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable
@@ -12,7 +12,7 @@ PATIENCE = 120.0
 
 
 class Ear:
-    """Notes what a link tells."""
+    """Records the messages and losses of a link."""
 
     def __init__(self) -> None:
         self.heard: list[MqttMessage] = []
@@ -40,20 +40,20 @@ class Ear:
         return [message.payload for message in self.heard]
 
     async def until(self, condition: Callable[[], bool]) -> None:
-        """Wait for something that the link tells."""
+        """Wait for a condition, checked after each callback of the link."""
         async with asyncio.timeout(PATIENCE):
             while not condition():
                 self._changed.clear()
                 await self._changed.wait()
 
     async def hears(self, count: int) -> list[bytes]:
-        """Wait for so many messages, and return what they say."""
+        """Wait for a number of messages; return their payloads."""
         await self.until(lambda: len(self.heard) >= count or bool(self.losses))
         assert not self.losses
         return self.payloads
 
     async def loses(self) -> str:
-        """Wait for the end of the link; return why."""
+        """Wait for the loss of the link; return the reason."""
         await self.until(lambda: bool(self.losses))
         await asyncio.sleep(0.02)
         assert len(self.losses) == 1
@@ -61,7 +61,7 @@ class Ear:
 
 
 class FakeBroker:
-    """One connection of a broker that does what a test tells it to."""
+    """One connection of a broker that a test controls."""
 
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self._reader = reader
@@ -71,7 +71,7 @@ class FakeBroker:
         self._writer.write(data)
 
     async def packet(self) -> bytes:
-        """What the client says next, but for its PINGREQs; nothing if it is gone."""
+        """Return the next packet of the client except PINGREQ; empty if the connection is closed."""
         while True:
             try:
                 packet = await asyncio.wait_for(self._packet(), PATIENCE)
@@ -81,7 +81,7 @@ class FakeBroker:
                 return packet
 
     async def pinged(self) -> None:
-        """Wait for a PINGREQ, and for nothing else."""
+        """Wait for a PINGREQ, and for no other packet."""
         assert await asyncio.wait_for(self._packet(), PATIENCE) == b"\xc0\x00"
 
     async def _packet(self) -> bytes:
@@ -98,25 +98,25 @@ class FakeBroker:
 
 
 class FakePlace:
-    """Where a fake broker listens."""
+    """The address of a fake broker, and its connections."""
 
     def __init__(self, port: int) -> None:
         self.broker = Broker(HOST, port)
         self.connections: asyncio.Queue[FakeBroker] = asyncio.Queue()
 
     async def connection(self) -> FakeBroker:
-        """The next client that comes."""
+        """Return the next connection."""
         return await asyncio.wait_for(self.connections.get(), PATIENCE)
 
 
 @asynccontextmanager
 async def fake_broker(first: bytes = CONNACK) -> AsyncIterator[FakePlace]:
-    """A broker that takes CONNECT, answers `first`, and then does what it is told to."""
-    made: list[FakeBroker] = []
+    """Start a broker that reads CONNECT and answers `first`; the test controls the rest."""
+    connections: list[FakeBroker] = []
 
     async def accept(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         connection = FakeBroker(reader, writer)
-        made.append(connection)
+        connections.append(connection)
         await connection.packet()
         connection.say(first)
         place.connections.put_nowait(connection)
@@ -127,13 +127,13 @@ async def fake_broker(first: bytes = CONNACK) -> AsyncIterator[FakePlace]:
         yield place
     finally:
         server.close()
-        for connection in made:
+        for connection in connections:
             connection.hang_up()
         await asyncio.sleep(0)
 
 
 class Wire(asyncio.Transport):
-    """A socket that keeps what is written to it."""
+    """A socket that records written data."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -155,12 +155,12 @@ class Wire(asyncio.Transport):
         self.is_over = True
 
 
-def wired(ear: Ear, *, max_packet: int = 1 << 20) -> tuple[MqttLink, Wire]:
-    """A link that is let in, on a socket that is none."""
+def wired(receiver: Ear, *, max_packet: int = 1 << 20) -> tuple[MqttLink, Wire]:
+    """Return an open link on a recording socket."""
     link, wire = MqttLink(Broker("nowhere", 1), b"hello", max_packet, 0), Wire()
     link.connection_made(wire)
     link.data_received(CONNACK)
-    link.begin(ear)
+    link.begin(receiver)
     assert wire.written == [b"hello"]
     wire.written.clear()
     return link, wire

@@ -1,4 +1,4 @@
-"""The tables of stores of older versions, as their releases made them."""
+"""The tables of older versions of the store, as their releases created them."""
 
 VERSION_1 = """
 CREATE TABLE peer (peer TEXT NOT NULL PRIMARY KEY, identity TEXT NOT NULL, seen_at REAL NOT NULL) WITHOUT ROWID;

@@ -1,4 +1,4 @@
-"""A port with simple answers, and clients that write bytes."""
+"""An HTTP port with simple responses, and clients that write raw bytes."""
 
 import asyncio
 import logging
@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, suppress
 
 from picows import WSAutoPingStrategy, WSFrame, WSListener, WSMsgType, WSTransport
-from picows.picows import WSProtocol  # type: ignore[attr-defined]  # it is not in picows' stubs
+from picows.picows import WSProtocol  # type: ignore[attr-defined]  # missing in picows' stubs
 
 from fiveways.transports.http import Handler, HttpLimits, Request, Response
 from fiveways.transports.http_connections import RefusedCallback, ignore_refusal
@@ -21,22 +21,22 @@ HANDSHAKE = (
     b"Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n"
 )
 ACCEPT = b"s3pPLMBiTxaQ9kYGzzhZRbK+xOo="
-"""The answer to that key, from RFC 6455."""
+"""The value for this key in RFC 6455."""
 
 
 async def until(condition: Callable[[], bool]) -> None:
-    """Wait for what nobody tells of."""
-    while not condition():  # noqa: ASYNC110  see above
+    """Wait for a condition; the test has a timeout."""
+    while not condition():  # noqa: ASYNC110  there is no event for it
         await asyncio.sleep(0.001)
 
 
 def echo(request: Request) -> Response:
-    """Tell what was asked for."""
+    """Return method, path, query and body of the request."""
     return Response(200, f"{request.method} {request.path} {request.query} ".encode() + request.body)
 
 
 class EchoListener(WSListener):
-    """Says again what it is told."""
+    """Sends every frame back."""
 
     def on_ws_frame(self, transport: WSTransport, frame: WSFrame) -> None:
         if frame.msg_type is WSMsgType.CLOSE:
@@ -46,7 +46,7 @@ class EchoListener(WSListener):
 
 
 def echo_protocol(listener: Callable[[], WSListener] = EchoListener) -> asyncio.BaseProtocol:
-    """Return a WebSocket server for one connection, with the smallest buffer there is."""
+    """Return a WebSocket server for one connection, with the smallest possible buffer."""
     return WSProtocol(  # type: ignore[no-any-return]
         None,
         None,
@@ -71,13 +71,13 @@ def upgrade_to_echo(_request: Request) -> Callable[[], asyncio.BaseProtocol]:
 
 
 def masked(text: bytes) -> bytes:
-    """A text frame of a client; a mask of zeros changes nothing."""
+    """Return a text frame of a client; a mask of zeros leaves the payload unchanged."""
     size = bytes((0x80 | len(text),)) if len(text) < 126 else b"\xfe" + len(text).to_bytes(2, "big")
     return b"\x81" + size + bytes(4) + text
 
 
 def unmasked(text: bytes) -> bytes:
-    """A text frame of a server."""
+    """Return a text frame of a server."""
     size = bytes((len(text),)) if len(text) < 126 else b"\x7e" + len(text).to_bytes(2, "big")
     return b"\x81" + size + text
 
@@ -96,14 +96,14 @@ class Client:
         return await self.reader.readuntil(b"\r\n\r\n")
 
     async def answer(self) -> tuple[int, bytes]:
-        """The status and the body of the next answer."""
+        """Return status and body of the next response."""
         head = await self.head()
         length = re.search(rb"Content-Length: (\d+)", head)
         body = await self.reader.readexactly(int(length[1])) if length else b""
         return int(head[9:12]), body
 
     async def rest(self) -> bytes:
-        """All that comes until the other end closes; a reset ends it as well."""
+        """Return all data until the other end closes or resets the connection."""
         try:
             return await self.reader.read()
         except ConnectionError:
@@ -116,7 +116,7 @@ class Client:
 
 
 class Running:
-    """A port that listens."""
+    """A listening port."""
 
     def __init__(self, port: Port, number: int) -> None:
         self.port = port
@@ -130,7 +130,7 @@ class Running:
         return client
 
     async def ask(self, data: bytes) -> tuple[int, bytes]:
-        """Send one request on a connection of its own."""
+        """Send one request over its own connection."""
         client = await self.client(data)
         answer = await client.answer()
         await client.close()
@@ -152,8 +152,8 @@ async def running(
 ) -> AsyncIterator[Running]:
     port = Port(handler, upgrade, limits=limits or HttpLimits(), refused=refused)
     [(_, number)] = await port.listen(HOST, 0)
-    there = Running(port, number)
+    running_port = Running(port, number)
     try:
-        yield there
+        yield running_port
     finally:
-        await there.close()
+        await running_port.close()

@@ -1,4 +1,4 @@
-"""A hub of which nothing is known but its packets: a test reads what a client of NQ says, and says what it likes."""
+"""The hub's end of NQ links, controlled by a test packet by packet."""
 
 import asyncio
 import json
@@ -30,8 +30,8 @@ class RawSession:
         link.attach(self)
 
     def received(self, packet: Packet) -> None:
-        said = json.loads(packet.payload)
-        self.packets.put_nowait(said if isinstance(said, list) else [said])
+        parsed = json.loads(packet.payload)
+        self.packets.put_nowait(parsed if isinstance(parsed, list) else [parsed])
 
     def progressed(self, size: int) -> bool:
         return True
@@ -48,11 +48,11 @@ class RawSession:
         self.say({"e": {"type": "sys", "note": "peer", "args": [peer, run]}})
 
     async def heard(self) -> list[Message]:
-        """The messages of the next packet."""
+        """Return the messages of the next packet."""
         return await self.packets.get()
 
     async def request(self) -> Message:
-        """The next packet, which must be one request."""
+        """Return the next packet, which must be one request."""
         (message,) = await self.heard()
         assert "r" in message, message
         return message
@@ -62,7 +62,7 @@ class RawSession:
 
 
 class RawHub:
-    """Where a client connects to; each link is greeted by the same name, if the test says nothing else."""
+    """Accepts links of clients, and greets each with the same peer id unless the test changes it."""
 
     def __init__(self) -> None:
         self.sessions: asyncio.Queue[RawSession] = asyncio.Queue()
@@ -81,35 +81,35 @@ class RawHub:
         headers: Mapping[str, str] | None,
         timeout: float,  # noqa: ASYNC109
     ) -> object:
-        ours, theirs = memory.link_pair(high_water=memory.HIGH_WATER)
-        session = RawSession(theirs)
-        ours.attach(receive(ours))
+        client_end, hub_end = memory.link_pair(high_water=memory.HIGH_WATER)
+        session = RawSession(hub_end)
+        client_end.attach(receive(client_end))
         self.links += 1
         session.name(run=self.run)
         self.sessions.put_nowait(session)
-        return ours
+        return client_end
 
     @asynccontextmanager
-    async def client(self, **settings: Any) -> AsyncIterator[tuple[Peer, RawSession]]:  # noqa: ANN401  of Settings
-        given = {"first_wait": 0.001, "longest_wait": 0.01, **settings}
-        async with Connector(ClientSettings(parse("nq+ws://hub"), **given), None, self.open_link) as peer:
+    async def client(self, **settings: Any) -> AsyncIterator[tuple[Peer, RawSession]]:  # noqa: ANN401  fields of ClientSettings
+        options = {"first_wait": 0.001, "longest_wait": 0.01, **settings}
+        async with Connector(ClientSettings(parse("nq+ws://hub"), **options), None, self.open_link) as peer:
             yield peer, await self.next()
 
     async def next(self) -> RawSession:
-        """The next link, behind its first packet."""
+        """Return the next link, after its first packet."""
         session = await self.sessions.get()
         assert await session.heard() == [HELLO]
         return session
 
 
 def lasting(peer: Peer) -> ResumableSession:
-    """The session of a client, to look into."""
+    """Return the client's session, for inspection."""
     session = peer._reconnector._resumable
     assert isinstance(session, ResumableSession)
     return session
 
 
 def hasten(peer: Peer) -> None:
-    """Let it say things again, and ask about them, much sooner than usual."""
-    common = lasting(peer)._nq._shared
-    common.retransmission_delays = common.poll_delays = common.missing_part_delays = (0.02,)
+    """Shorten the retransmission and poll delays of a client."""
+    shared = lasting(peer)._nq._shared
+    shared.retransmission_delays = shared.poll_delays = shared.missing_part_delays = (0.02,)

@@ -10,7 +10,7 @@ from tests.support import vectors
 
 
 def skipped(reports: Iterable[pytest.TestReport]) -> list[str]:
-    """Return one line for each reason for which tests were skipped, the most frequent one first."""
+    """Return one line per reason of skipped tests, the most frequent one first."""
     reasons: Counter[str] = Counter()
     for report in reports:
         text = report.longrepr[2] if isinstance(report.longrepr, tuple) else str(report.longrepr)
@@ -20,11 +20,11 @@ def skipped(reports: Iterable[pytest.TestReport]) -> list[str]:
 
 
 def vectors_per_protocol() -> list[str]:
-    """Return how many vectors stand behind each protocol."""
+    """Return the number of vectors of each protocol."""
     lines = []
     for spec in registry.all_specs():
         entries = list(vectors.load(spec))
-        dialogues = sum(each.is_dialogue for each in entries)
+        dialogues = sum(vector.is_dialogue for vector in entries)
         codec = len(entries) - dialogues
         lines.append(f"{spec.name:10} {len(entries):4} ({codec} codec, {dialogues} dialogues)")
     return lines

@@ -1,4 +1,4 @@
-"""A service that does what its requests say, peers for it, and a bare link for what no peer would say."""
+"""A service that its requests control, clients of it, and a bare link for messages that no client sends."""
 
 import asyncio
 import functools
@@ -23,14 +23,14 @@ from tests.support.compiled_schema import greeter
 
 P = ParamSpec("P")
 LONGEST = 120.0
-"""Seconds after which a test that still waits is stuck."""
+"""Timeout of a test in seconds."""
 BAD = -1
 HANG = -2
 _topics = count(1)
 
 
 def waiting(test: Callable[P, Coroutine[object, object, None]]) -> Callable[P, None]:
-    """Run a coroutine as a test."""
+    """Run a coroutine as a test, with a timeout."""
 
     @functools.wraps(test)
     def run(*args: P.args, **kwargs: P.kwargs) -> None:
@@ -43,13 +43,13 @@ def waiting(test: Callable[P, Coroutine[object, object, None]]) -> Callable[P, N
     return run
 
 
-def message(kind: str, **fields: object) -> Any:  # noqa: ANN401  the classes are generated
+def message(kind: str, **fields: object) -> Any:  # noqa: ANN401  generated classes
     """Return a message of the tests' schema."""
     return getattr(greeter().module, kind)(**fields)
 
 
 def new_topic() -> str:
-    """Return a topic that no other test of this process has used."""
+    """Return a topic that no other test of this process uses."""
     return f"/greeter{next(_topics)}"
 
 
@@ -61,7 +61,7 @@ class Greeter:
         self.hangs = asyncio.Event()
         self.runs = 0
         self.ended: list[str] = []
-        """How each call that hung went on."""
+        """The end of each call that was hanging."""
 
     async def _hang(self) -> None:
         self.hangs.set()
@@ -113,7 +113,7 @@ class Greeter:
 
 
 def quick(**settings: Any) -> MqttSettings:  # noqa: ANN401  fields of a dataclass
-    """Return settings of a client that never waits long."""
+    """Return client settings with a short timeout."""
     return MqttSettings(**({"timeout": 20.0} | settings))
 
 
@@ -122,7 +122,7 @@ def at(broker: RunningBroker, settings: MqttSettings | None = None) -> MqttPeer:
 
 
 class Pair:
-    """A caller and a service, each with a link of its own."""
+    """A caller and a service, each with its own link."""
 
     def __init__(self, caller: MqttPeer, callee: MqttPeer, service: Any, topic: str) -> None:  # noqa: ANN401
         self.caller = caller
@@ -142,18 +142,18 @@ async def pair(
     own_timeout: float = 30.0,
     service: Any = None,  # noqa: ANN401
 ) -> AsyncIterator[Pair]:
-    """A service that runs, and who calls it."""
-    topic, served = new_topic(), service or Greeter()
+    """Run a service, and connect a caller."""
+    topic, implementation = new_topic(), service or Greeter()
     async with (
         at(broker, settings) as caller,
         at(broker) as callee,
-        callee.serve(greeter().module, served, topic=topic, timeout=own_timeout),
+        callee.serve(greeter().module, implementation, topic=topic, timeout=own_timeout),
     ):
-        yield Pair(caller, callee, served, topic)
+        yield Pair(caller, callee, implementation, topic)
 
 
 class Bare:
-    """A link without any client on it: says and hears messages as they are. Fulfils `MqttReceiver`."""
+    """A link without a client: sends and receives raw messages. Fulfils `MqttReceiver`."""
 
     def __init__(self, topic: str) -> None:
         self.topic = topic
@@ -168,58 +168,58 @@ class Bare:
     def lost(self, reason: str) -> None: ...
 
     def say(self, *messages: RpcMessage | bytes, retain: bool = False) -> None:
-        for each in messages:
-            payload = each if isinstance(each, bytes) else encode(each).payload
+        for item in messages:
+            payload = item if isinstance(item, bytes) else encode(item).payload
             self.link.publish(self.topic, payload, retain=retain)
 
     async def next(self) -> RpcMessage:
-        """The next message that can be read."""
+        """Return the next valid message."""
         while True:
-            given = await self.heard.get()
+            packet = await self.heard.get()
             with suppress(RemoteProtocolError):
-                read: RpcMessage = decode(Packet(given.payload, False, given.topic), Limits())[0]
-                return read
+                decoded: RpcMessage = decode(Packet(packet.payload, False, packet.topic), Limits())[0]
+                return decoded
 
     async def answer(self) -> RpcMessage:
-        """The next message that asks for nothing."""
-        while isinstance(given := await self.next(), Request):
+        """Return the next response."""
+        while isinstance(response := await self.next(), Request):
             pass
-        return given
+        return response
 
     async def answer_for(self, number: int) -> RpcMessage:
-        """The next answer to a request."""
-        while (given := await self.answer()).correlation_id != number:
+        """Return the next response to a request."""
+        while (response := await self.answer()).correlation_id != number:
             pass
-        return given
+        return response
 
     async def request(self) -> Request:
-        """The next message that asks for something."""
-        while not isinstance(given := await self.next(), Request):
+        """Return the next request."""
+        while not isinstance(next_request := await self.next(), Request):
             pass
-        return given
+        return next_request
 
 
 @asynccontextmanager
 async def bare(broker: RunningBroker, topic: str) -> AsyncIterator[Bare]:
-    """A bare link that hears its topic."""
-    it = Bare(topic)
-    it.link = await open_mqtt(Broker.parse(broker.url), it)
+    """Open a bare link that is subscribed to a topic."""
+    bare_link = Bare(topic)
+    bare_link.link = await open_mqtt(Broker.parse(broker.url), bare_link)
     try:
-        await it.link.subscribe([topic])
-        yield it
+        await bare_link.link.subscribe([topic])
+        yield bare_link
     finally:
-        it.link.close()
+        bare_link.link.close()
 
 
 async def until(peer: MqttPeer, wanted: ConnectionState) -> str:
-    """Wait for a state, now or later; what it says for people."""
+    """Wait for a state of a client; return its text."""
     async for status in peer.states():
         if status.state is wanted:
             return status.text
-    raise AssertionError(f"it was never {wanted}")
+    raise AssertionError(f"the state {wanted} was not reached")
 
 
 async def becomes(condition: Callable[[], object]) -> None:
-    """Wait until something is so."""
-    while not condition():  # noqa: ASYNC110  nobody tells when a counter grows
+    """Wait for a condition; the test has a timeout."""
+    while not condition():  # noqa: ASYNC110  counters have no event
         await asyncio.sleep(0.01)

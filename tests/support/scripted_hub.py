@@ -1,4 +1,4 @@
-"""A hub that says what a test wants, over links within the process; and clients of it."""
+"""A hub that a test scripts message by message, over links in this process, and clients of it."""
 
 import asyncio
 import functools
@@ -13,7 +13,7 @@ from fiveways.client.connection_state import ConnectionState
 from fiveways.client.peer import Peer
 from fiveways.client.settings import ClientSettings
 from fiveways.client.urls import parse
-from fiveways.model import messages as words
+from fiveways.model import messages as msgs
 from fiveways.model.messages import HubMessage
 from fiveways.protocols import registry
 from fiveways.protocols.base import ConversationSetup, Role
@@ -32,21 +32,21 @@ URLS = {
     "nq-http": "nq+http://hub",
 }
 LASTING = ("nq", "nq-http")
-"""Those without a handshake, whose conversations go on over another link."""
+"""Protocols without a handshake, whose sessions continue over another link."""
 PROTOCOLS = tuple(name for name in URLS if name not in LASTING)
 EVERY = tuple(URLS)
 GRANTED = (
-    words.Publish,
-    words.Subscribe,
-    words.Unsubscribe,
-    words.CloseTopic,
-    words.Register,
-    words.Unregister,
-    words.SetVariable,
-    words.UnsetVariable,
+    msgs.Publish,
+    msgs.Subscribe,
+    msgs.Unsubscribe,
+    msgs.CloseTopic,
+    msgs.Register,
+    msgs.Unregister,
+    msgs.SetVariable,
+    msgs.UnsetVariable,
 )
 LONGEST = 120.0
-"""Seconds after which a test that still waits is stuck."""
+"""Timeout of a test in seconds."""
 
 P = ParamSpec("P")
 W = TypeVar("W", bound=HubMessage)
@@ -54,7 +54,7 @@ Answer = Callable[["ScriptedSession", HubMessage], bool]
 
 
 def waiting(test: Callable[P, Coroutine[object, object, None]]) -> Callable[P, None]:
-    """Run a coroutine as a test."""
+    """Run a coroutine as a test, with a timeout."""
 
     @functools.wraps(test)
     def run(*args: P.args, **kwargs: P.kwargs) -> None:
@@ -79,9 +79,9 @@ class ScriptedSession:
         link.attach(self)
 
     def received(self, packet: Packet) -> None:
-        for word in self.talk.receive(packet, 0.0):
-            if not self._hub.answer(self, word):
-                self.heard.put_nowait(word)
+        for message in self.talk.receive(packet, 0.0):
+            if not self._hub.answer(self, message):
+                self.heard.put_nowait(message)
         self.flush()
 
     def progressed(self, size: int) -> bool:
@@ -92,9 +92,9 @@ class ScriptedSession:
     def lost(self, reason: str) -> None:
         self.is_over.set()
 
-    def say(self, *said: HubMessage) -> None:
-        for word in said:
-            self.talk.send(word, 0.0)
+    def say(self, *messages: HubMessage) -> None:
+        for message in messages:
+            self.talk.send(message, 0.0)
         self.flush()
 
     def flush(self) -> None:
@@ -104,17 +104,17 @@ class ScriptedSession:
             self.link.close()
 
     async def next(self, kind: type[W]) -> W:
-        """The next word that was not answered by itself, which must be of that kind."""
-        word = await self.heard.get()
-        assert isinstance(word, kind), word
-        return word
+        """Return the next message without an automatic answer, which must be of this kind."""
+        message = await self.heard.get()
+        assert isinstance(message, kind), message
+        return message
 
     def drop(self) -> None:
         self.link.abort()
 
 
 class ScriptedHub:
-    """Where clients connect to. `answer` says whether it has dealt with a word; other words wait for the test."""
+    """Accepts links of clients. `answer` returns whether it handled a message; others are queued for the test."""
 
     def __init__(self, protocol: str = "lrpm-json", limits: Limits | None = None) -> None:
         self.spec = registry.load(protocol)
@@ -140,68 +140,68 @@ class ScriptedHub:
     ) -> object:
         self.attempts += 1
         if not self.is_up:
-            raise ConnectionRefusedError("nobody listens")
-        ours, theirs = memory.link_pair(high_water=self.high_water)
-        self.sessions.put_nowait(ScriptedSession(self, theirs))
-        ours.attach(receive(ours))
-        return ours
+            raise ConnectionRefusedError("connection refused")
+        client_end, hub_end = memory.link_pair(high_water=self.high_water)
+        self.sessions.put_nowait(ScriptedSession(self, hub_end))
+        client_end.attach(receive(client_end))
+        return client_end
 
     @asynccontextmanager
     async def client(
         self,
         app: App | None = None,
-        **settings: Any,  # noqa: ANN401  those of Settings
+        **settings: Any,  # noqa: ANN401  fields of ClientSettings
     ) -> AsyncIterator[tuple[Peer, ScriptedSession]]:
-        """A connected client, and the hub's end of its first connection."""
+        """Connect a client; yield it and the hub's end of its first connection."""
         async with self.connecting(app, **settings) as peer:
             yield peer, await self.sessions.get()
 
-    def connecting(self, app: App | None = None, **settings: Any) -> Connector:  # noqa: ANN401  those of Settings
-        given = {"first_wait": 0.001, "longest_wait": 0.01, **settings}
-        return Connector(ClientSettings(parse(URLS[self.protocol]), **given), app, self.open_link)
+    def connecting(self, app: App | None = None, **settings: Any) -> Connector:  # noqa: ANN401  fields of ClientSettings
+        options = {"first_wait": 0.001, "longest_wait": 0.01, **settings}
+        return Connector(ClientSettings(parse(URLS[self.protocol]), **options), app, self.open_link)
 
 
-def greeting(session: ScriptedSession, word: HubMessage) -> bool:
-    """Let everybody in, and leave all else to the test."""
-    if isinstance(word, words.Hello):
-        session.say(words.Welcome(Value({"session": "s1", "version": "0"})))
+def greeting(session: ScriptedSession, message: HubMessage) -> bool:
+    """Answer the handshake, and leave other messages to the test."""
+    if isinstance(message, msgs.Hello):
+        session.say(msgs.Welcome(Value({"session": "s1", "version": "0"})))
         return True
     return False
 
 
-def granting(session: ScriptedSession, word: HubMessage) -> bool:
-    """Grant all that needs no thought as well, but let the test hear it; calls are left to the test."""
-    if greeting(session, word):
+def granting(session: ScriptedSession, message: HubMessage) -> bool:
+    """Answer the handshake, and grant registrations and the like; the test also receives these."""
+    if greeting(session, message):
         return True
-    if isinstance(word, GRANTED) and word.id is not None:
-        session.say(words.Result(word.id, Value(256)))
+    if isinstance(message, GRANTED) and message.id is not None:
+        session.say(msgs.Result(message.id, Value(256)))
     return False
 
 
-def echoing(session: ScriptedSession, word: HubMessage) -> bool:
+def echoing(session: ScriptedSession, message: HubMessage) -> bool:
     """Answer calls with their own arguments."""
-    if greeting(session, word):
+    if greeting(session, message):
         return True
-    if isinstance(word, words.Call):
-        session.say(words.Result(word.id, word.body))
+    if isinstance(message, msgs.Call):
+        session.say(msgs.Result(message.id, message.body))
         return True
     return False
 
 
 async def until(peer: Peer, wanted: ConnectionState) -> str:
-    """Wait for a state, now or later; what it says for people."""
+    """Wait for a state of a client; return its text."""
     async for status in peer.states():
         if status.state is wanted:
             return status.text
-    raise AssertionError(f"it was never {wanted}")
+    raise AssertionError(f"the state {wanted} was not reached")
 
 
 async def passes(count: int = 5) -> None:
-    """Let everybody else have their turns."""
+    """Run some event loop iterations."""
     for _ in range(count):
         await asyncio.sleep(0)
 
 
 async def asked(session: ScriptedSession, number: int) -> list[HubMessage]:
-    """The next words that were not answered by themselves."""
+    """Return the next messages without an automatic answer."""
     return [await session.heard.get() for _ in range(number)]

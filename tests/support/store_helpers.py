@@ -1,4 +1,4 @@
-"""Stores to try things on: real files, and a model of what must be in them."""
+"""Stores in real files, and a model of their expected contents."""
 
 import asyncio
 import subprocess
@@ -47,19 +47,19 @@ def opened(path: Path, now: float = NOW) -> Store:
 
 
 async def written(store: Store, *records: StoreChange) -> list[StoreError | None]:
-    """Write records, and return what became of them, in the order in which that was told."""
-    told: list[StoreError | None] = []
-    is_over = asyncio.get_running_loop().create_future()
+    """Write records; return their results in the order of completion."""
+    results: list[StoreError | None] = []
+    all_done = asyncio.get_running_loop().create_future()
 
     def done(error: StoreError | None) -> None:
-        told.append(error)
-        if len(told) == len(records):
-            is_over.set_result(None)
+        results.append(error)
+        if len(results) == len(records):
+            all_done.set_result(None)
 
     for record in records:
         store.write(record, done)
-    await is_over
-    return told
+    await all_done
+    return results
 
 
 async def keep(path: Path, *records: StoreChange) -> None:
@@ -77,7 +77,7 @@ def content(path: Path, now: float = NOW) -> StoreContents:
 
 
 def child(*arguments: object, before: Iterable[str] = ()) -> subprocess.Popen[str]:
-    """Start tests/support/store_process.py, by way of another program if so wished."""
+    """Start tests/support/store_process.py, optionally by another program."""
     command = [*before, sys.executable, "-m", "tests.support.store_process", *map(str, arguments)]
     return subprocess.Popen(  # noqa: S603
         command,
@@ -92,12 +92,12 @@ def child(*arguments: object, before: Iterable[str] = ()) -> subprocess.Popen[st
 
 @dataclass
 class Model:
-    """What a store should hold after some records."""
+    """The expected contents of a store."""
 
     peers: dict[str, PutPeer] = field(default_factory=dict)
-    words: dict[tuple[str, str], PutRequest | PutAnswer] = field(default_factory=dict)
-    tombs: dict[tuple[str, str], PutTombstone] = field(default_factory=dict)
-    items: dict[tuple[str, int], PutJob] = field(default_factory=dict)
+    requests_and_answers: dict[tuple[str, str], PutRequest | PutAnswer] = field(default_factory=dict)
+    tombstones: dict[tuple[str, str], PutTombstone] = field(default_factory=dict)
+    jobs: dict[tuple[str, int], PutJob] = field(default_factory=dict)
     dead: dict[tuple[str, int], PutDeadLetter] = field(default_factory=dict)
     retained: dict[str, PutRetained] = field(default_factory=dict)
 
@@ -107,18 +107,18 @@ class Model:
                 self.peers[peer] = record
             case DropPeer(peer=peer):
                 self.peers.pop(peer, None)
-                for pairs in (self.words, self.tombs):
-                    for pair in [each for each in pairs if each[0] == peer]:
+                for pairs in (self.requests_and_answers, self.tombstones):
+                    for pair in [other for other in pairs if other[0] == peer]:
                         del pairs[pair]
             case PutRequest(peer=peer, key=key) | PutAnswer(peer=peer, key=key):
-                self.words.pop((peer, key), None)  # the last one put down is the last one
-                self.words[peer, key] = record
-                self.tombs.pop((peer, key), None)
+                self.requests_and_answers.pop((peer, key), None)  # keep the order of the last writes
+                self.requests_and_answers[peer, key] = record
+                self.tombstones.pop((peer, key), None)
             case PutTombstone(peer=peer, key=key, until=until):
-                self.words.pop((peer, key), None)
-                self.tombs.pop((peer, key), None)
+                self.requests_and_answers.pop((peer, key), None)
+                self.tombstones.pop((peer, key), None)
                 if until:
-                    self.tombs[peer, key] = record
+                    self.tombstones[peer, key] = record
             case PutRetained(topic=topic):
                 self.retained[topic] = record
             case DropRetained(topic=topic):
@@ -131,25 +131,25 @@ class Model:
         pair = record.queue, record.number
         match record:
             case PutJob():
-                self.items[pair] = record
+                self.jobs[pair] = record
                 self.dead.pop(pair, None)
-            case PutDeadLetter() if pair in self.items:
+            case PutDeadLetter() if pair in self.jobs:
                 self.dead[pair] = record
             case DropJob():
-                self.items.pop(pair, None)
+                self.jobs.pop(pair, None)
                 self.dead.pop(pair, None)
 
     def load(self, now: float) -> StoreContents:
-        for pair in [pair for pair, word in self.words.items() if word.expires_at <= now]:
-            del self.words[pair]
-        for pair in [pair for pair, tomb in self.tombs.items() if tomb.until <= now]:
-            del self.tombs[pair]
+        for pair in [pair for pair, record in self.requests_and_answers.items() if record.expires_at <= now]:
+            del self.requests_and_answers[pair]
+        for pair in [pair for pair, tombstone in self.tombstones.items() if tombstone.until <= now]:
+            del self.tombstones[pair]
         return StoreContents(
             peers=[self.peers[peer] for peer in sorted(self.peers)],
-            requests=[word for word in self.words.values() if isinstance(word, PutRequest)],
-            answers=[word for word in self.words.values() if isinstance(word, PutAnswer)],
-            tombstones=sorted(self.tombs.values(), key=lambda tomb: tomb.until),
-            jobs=[self.items[pair] for pair in sorted(self.items) if pair not in self.dead],
-            dead_jobs=[(self.items[pair], self.dead[pair]) for pair in sorted(self.dead)],
+            requests=[record for record in self.requests_and_answers.values() if isinstance(record, PutRequest)],
+            answers=[record for record in self.requests_and_answers.values() if isinstance(record, PutAnswer)],
+            tombstones=sorted(self.tombstones.values(), key=lambda tombstone: tombstone.until),
+            jobs=[self.jobs[pair] for pair in sorted(self.jobs) if pair not in self.dead],
+            dead_jobs=[(self.jobs[pair], self.dead[pair]) for pair in sorted(self.dead)],
             retained=[self.retained[topic] for topic in sorted(self.retained)],
         )

@@ -1,4 +1,4 @@
-"""A process that has a store open, and what befalls it.
+"""A process with an open store, and the failures that happen to it.
 
 python -m tests.support.store_process interrupted|hold|leave|heavy|slow|limit|full|denied PATH [...]
 """
@@ -23,10 +23,10 @@ from tests.support.store_helpers import LATER, NOW, content, keep, opened, writt
 
 IN_FLIGHT = 400
 HEADER, FRAME = 32, 4096 + 24
-"""Bytes in a WAL."""
+"""Sizes of the header and of a frame of a WAL in bytes."""
 KILLED = 9
 LAG = 50
-"""Requests are answered, and then forgotten, when so many others have come."""
+"""Number of later requests after which a request is answered, and after twice as many forgotten."""
 
 
 def say(line: str) -> None:
@@ -35,7 +35,7 @@ def say(line: str) -> None:
 
 
 def change(step: int) -> StoreChange:
-    """Return what is written as the step of this number."""
+    """Return the record of this step."""
     number, kind = divmod(step, 3)
     if kind == 0:
         return PutRequest("p", f"{number:08}", b"request %d" % number, LATER)
@@ -45,7 +45,7 @@ def change(step: int) -> StoreChange:
 
 
 class Heavy:
-    """Writes without end, and says after each batch how many steps are done."""
+    """Writes continuously, and prints the number of finished steps after each."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
@@ -71,28 +71,27 @@ async def heavy(path: Path) -> None:
 
 
 async def slow(path: Path, steps: str) -> None:
-    """Write one step after the other, say after each how long the WAL is and what the state file has, and end without
-    closing anything."""
+    """Write step by step; print the size of the WAL and the state file after each; exit without closing."""
     store = opened(path)
     wal, state = (path.with_name(path.name + suffix) for suffix in ("-wal", "-state"))
-    found = []
+    states = []
     for step in range(int(steps)):
         assert await written(store, change(step)) == [None]
         size = wal.stat().st_size
-        # It is written behind the acknowledgement.
-        while (noted := parse_state(state.read_bytes())) is None or noted.frames * FRAME + HEADER < size:  # noqa: ASYNC110
+        # The state file is written after the acknowledgement.
+        while (state_ := parse_state(state.read_bytes())) is None or state_.frames * FRAME + HEADER < size:  # noqa: ASYNC110
             await asyncio.sleep(0.001)
-        found.append((size, state.read_bytes().hex()))
-    say(json.dumps(found))
+        states.append((size, state.read_bytes().hex()))
+    say(json.dumps(states))
     os._exit(0)
 
 
 async def leave(path: Path, writes: str) -> None:
-    """Let the process end, in good order for Python, without closing the store."""
+    """Exit normally without closing the store."""
     store = opened(path)
     for number in range(int(writes)):
         assert await written(store, PutJob("q", number, b"1", 0)) == [None]
-    sys.exit("it ends")
+    sys.exit("exit")
 
 
 async def hold(path: Path) -> None:
@@ -103,7 +102,7 @@ async def hold(path: Path) -> None:
 
 
 async def limit(path: Path) -> None:
-    """Run into the largest size that files may have, and have it raised."""
+    """Reach the limit of file sizes, then raise it."""
     signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
     _, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
     store = opened(path)
@@ -112,32 +111,37 @@ async def limit(path: Path) -> None:
 
 
 async def full(path: Path) -> None:
-    """Run out of disk, and have some given back."""
+    """Fill the disk, then free space."""
     filler = path.with_name("filler")
     filler.write_bytes(bytes(1 << 20))
     await fill(path, opened(path), filler.unlink)
 
 
 async def fill(path: Path, store: Store, make_room: Callable[[], object]) -> None:
-    """Write until there is no room, and then some more; make room; write again."""
-    kept: list[str] = []
-    sentences: list[str] = []
+    """Write until there is no space, continue for a while, make room, and write again."""
+    written_keys: list[str] = []
+    errors: list[str] = []
     for turn in range(40):
         keys = [f"{turn}-{number}" for number in range(12)]
-        told = await written(store, *(PutRequest("p", key, bytes(4000), LATER) for key in keys))
-        kept += [key for key, error in zip(keys, told, strict=True) if error is None]
-        sentences += [str(error) for error in told if error is not None]
+        results = await written(store, *(PutRequest("p", key, bytes(4000), LATER) for key in keys))
+        written_keys += [key for key, error in zip(keys, results, strict=True) if error is None]
+        errors += [str(error) for error in results if error is not None]
     make_room()
-    again = [f"again-{number}" for number in range(50)]
-    told = await written(store, *(PutRequest("p", key, bytes(4000), LATER) for key in again))
+    later_keys = [f"again-{number}" for number in range(50)]
+    results = await written(store, *(PutRequest("p", key, bytes(4000), LATER) for key in later_keys))
     store.close()
-    found = [request.key for request in content(path, NOW).requests]
-    answer = {"kept": kept, "sentences": sentences, "again": [str(each) for each in told], "found": found}
-    say(json.dumps({**answer, "expected": [*kept, *again]}))
+    found_keys = [request.key for request in content(path, NOW).requests]
+    answer = {
+        "kept": written_keys,
+        "sentences": errors,
+        "again": [str(error) for error in results],
+        "found": found_keys,
+    }
+    say(json.dumps({**answer, "expected": [*written_keys, *later_keys]}))
 
 
 async def denied(path: Path) -> None:
-    """Try as somebody without rights."""
+    """Try to open the store without permission."""
     if os.getuid() == 0:
         os.setuid(65534)
     try:
@@ -147,7 +151,7 @@ async def denied(path: Path) -> None:
 
 
 async def interrupted(path: Path) -> None:
-    """Start and close a store in processes that are killed at one line after the other, and say what it has then."""
+    """Open and close a store in processes that are killed at one line after the other; print the contents."""
     await keep(path, PutJob("q", 1, b"1", 0))
     for line in count(1):
         if (process := os.fork()) == 0:
@@ -163,7 +167,7 @@ async def interrupted(path: Path) -> None:
 
 
 def kill_at(last: int) -> None:
-    """End this process before a line of the module that opens stores, or of its state file, is run."""
+    """Exit before a line of the modules that open stores, or of the state file, is executed."""
     left = count(1)
 
     def trace(frame: FrameType, event: str, _: object) -> object:

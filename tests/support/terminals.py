@@ -1,4 +1,4 @@
-"""A terminal for a command, as a person sits in front of one."""
+"""A pseudo-terminal for a command."""
 
 import codecs
 import os
@@ -20,7 +20,7 @@ _TERM: Final = "xterm-256color"
 
 
 class Terminal:
-    """Runs `fiveways` with stderr, and stdout if it is not to go to a file, on a terminal of its own."""
+    """Runs `fiveways` with stderr, and stdout unless it goes to a file, on a pseudo-terminal."""
 
     def __init__(
         self,
@@ -33,22 +33,22 @@ class Terminal:
         has_keyboard: bool = False,
     ) -> None:
         columns, rows = size
-        self._ours, theirs = pty.openpty()
-        termios.tcsetwinsize(theirs, (rows, columns))
+        self._own_end, child_end = pty.openpty()
+        termios.tcsetwinsize(child_end, (rows, columns))
         self._decoder = codecs.getincrementaldecoder("utf-8")()  # a read may end in the middle of a character
         self.shown = ""
-        """All that came so far, with what moves the cursor."""
-        where = theirs if out is None else os.open(out, os.O_WRONLY | os.O_CREAT)
+        """All output so far, with control sequences."""
+        stdout = child_end if out is None else os.open(out, os.O_WRONLY | os.O_CREAT)
         self.process = subprocess.Popen(  # noqa: S603  our own program
             [sys.executable, *program, *arguments],
             cwd=ROOT,
             env={**(environment() if variables is None else variables), "TERM": term, "COLUMNS": str(columns)},
-            stdin=theirs if has_keyboard else subprocess.DEVNULL,
-            stdout=where,
-            stderr=theirs,
+            stdin=child_end if has_keyboard else subprocess.DEVNULL,
+            stdout=stdout,
+            stderr=child_end,
         )
-        for each in {where, theirs}:
-            os.close(each)
+        for descriptor in {stdout, child_end}:
+            os.close(descriptor)
 
     def __enter__(self) -> Self:
         return self
@@ -57,32 +57,32 @@ class Terminal:
         if self.process.poll() is None:
             self.process.kill()
             self.process.wait(PATIENCE)
-        os.close(self._ours)
+        os.close(self._own_end)
 
     def type(self, text: str) -> None:
-        """Type on the keyboard."""
-        os.write(self._ours, text.encode())
+        """Send input."""
+        os.write(self._own_end, text.encode())
 
     def until(self, part: str) -> None:
-        """Look at the terminal until it shows `part`."""
+        """Read until the output contains `part`."""
         deadline = time.monotonic() + PATIENCE
         while part not in self.shown:
             assert time.monotonic() < deadline, self.shown
             assert self._read(), self.shown
 
     def end(self) -> int:
-        """Look at it until the command is over; give its exit code."""
+        """Read until the command exits; return its exit code."""
         deadline = time.monotonic() + PATIENCE
         while self._read():
             assert time.monotonic() < deadline, self.shown
         return self.process.wait(PATIENCE)
 
     def _read(self) -> bool:
-        """Take what comes next; say whether there is more to come."""
-        assert select([self._ours], [], [], PATIENCE)[0], self.shown
+        """Read the next output; return whether there may be more."""
+        assert select([self._own_end], [], [], PATIENCE)[0], self.shown
         try:
-            data = os.read(self._ours, 1 << 16)
-        except OSError:  # nobody writes to it any more
+            data = os.read(self._own_end, 1 << 16)
+        except OSError:  # all writers have closed the terminal
             return False
         self.shown += self._decoder.decode(data)
         return bool(data)

@@ -34,11 +34,11 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Wheel:
     shutil.copytree(ROOT / "src", copy / "src", ignore=shutil.ignore_patterns("*.egg-info"))
     command = [sys.executable, "-c", _BUILD, str(out)]
     env = {name: text for name, text in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}  # it causes a warning
-    done = subprocess.run(command, cwd=copy, env=env, capture_output=True, text=True, check=False)  # noqa: S603
-    assert done.returncode == 0, done.stderr
+    result = subprocess.run(command, cwd=copy, env=env, capture_output=True, text=True, check=False)  # noqa: S603
+    assert result.returncode == 0, result.stderr
     (path,) = out.glob("fiveways-*.whl")
     with ZipFile(path) as file:
         names = frozenset(file.namelist())
-        (described,) = (name for name in names if name.endswith(".dist-info/METADATA"))
-        metadata = Parser().parsestr(file.read(described).decode())
-    return Wheel(names, metadata, done.stdout + done.stderr)
+        (metadata_name,) = (name for name in names if name.endswith(".dist-info/METADATA"))
+        metadata = Parser().parsestr(file.read(metadata_name).decode())
+    return Wheel(names, metadata, result.stdout + result.stderr)

@@ -1,4 +1,4 @@
-"""A client-only install: everything a client does works, and all else names the extra that it needs."""
+"""A client-only install: all client features work, and other features name the extra that they need."""
 
 import json
 import subprocess
@@ -91,28 +91,28 @@ OTHER_COMMANDS = {
     "pipeline watch": ("pipeline", "--journal journal --out tables"),
     "pipeline tables": ("pipeline", ""),
 }
-"""The other commands: the extra that each needs, and arguments that it takes."""
+"""Other commands: the extra that each needs, and valid arguments."""
 CLIENT_COMMANDS = ["call", "publish", "subscribe", "discover", "push", "pull", "queues", "check", "traffic", "config"]
 
 
 def run(program: str, *arguments: str) -> tuple[int, str, str]:
-    """Run a program in a Python that has no package of any extra."""
-    done = subprocess.run(  # noqa: S603  our own program
+    """Run a program in a Python without the packages of any extra."""
+    result = subprocess.run(  # noqa: S603  our own program
         [sys.executable, "-c", _BLOCKER + program, *arguments],
         env=hubs.environment(),
         capture_output=True,
         text=True,
-        timeout=5 * hubs.PATIENCE,  # some run ten commands
+        timeout=5 * hubs.PATIENCE,  # some programs run ten commands
         check=False,
     )
-    return done.returncode, done.stdout, done.stderr
+    return result.returncode, result.stdout, result.stderr
 
 
 def run_commands(*commands: Sequence[str]) -> list[tuple[int, str, str]]:
-    """Run commands of `fiveways` in one such Python; give exit code, output and errors of each."""
+    """Run `fiveways` commands in one such Python; return exit code, output and errors of each."""
     code, out, err = run(_COMMANDS, *map(json.dumps, commands))
     assert (code, err) == (0, "")
-    return [tuple(each) for each in json.loads(out)]
+    return [tuple(result) for result in json.loads(out)]
 
 
 @pytest.fixture(scope="module")
@@ -123,7 +123,9 @@ def hub() -> Iterator[hubs.Hub]:
 
 
 def test_client_calls_in_every_protocol_and_transport(hub: hubs.Hub) -> None:
-    urls = [hub.url(each) for each in ("umq", "umq36", "lrpm", "lrpm?encoding=cbor", "nq+ws", "nq+http", "nq+zmq")]
+    urls = [
+        hub.url(protocol) for protocol in ("umq", "umq36", "lrpm", "lrpm?encoding=cbor", "nq+ws", "nq+http", "nq+zmq")
+    ]
     code, out, err = run(_CALLS, *urls)
     assert (code, err) == (0, "")
     assert [float(line) for line in out.split()] == [5.0] * len(urls)
@@ -147,7 +149,7 @@ def test_all_commands_have_help() -> None:
 
 def test_client_commands_run(hub: hubs.Hub) -> None:
     url = hub.url("lrpm")
-    ended = run_commands(
+    results = run_commands(
         ["call", url, "math.add", "[2, 3]"],
         ["publish", url, "news", '"x"', "--retain"],
         ["subscribe", url, "news", "--count", "1"],
@@ -157,17 +159,17 @@ def test_client_commands_run(hub: hubs.Hub) -> None:
         ["check", url],
         ["config", "show"],
     )
-    assert [code for code, _, _ in ended] == [0] * len(ended), ended
-    assert [out for _, out, _ in ended[:3]] == ["5.0\n", "", '"x"\n']
+    assert [code for code, _, _ in results] == [0] * len(results), results
+    assert [out for _, out, _ in results[:3]] == ["5.0\n", "", '"x"\n']
 
 
 def test_other_commands_name_the_missing_extra() -> None:
     commands = [[*name.split(), *arguments.split()] for name, (_, arguments) in OTHER_COMMANDS.items()]
-    for (name, (extra, _)), ended in zip(OTHER_COMMANDS.items(), run_commands(*commands), strict=True):
-        assert ended == (1, "", f"fiveways {name} needs the {extra} extra: pip install 'fiveways[{extra}]'\n")
+    for (name, (extra, _)), result in zip(OTHER_COMMANDS.items(), run_commands(*commands), strict=True):
+        assert result == (1, "", f"fiveways {name} needs the {extra} extra: pip install 'fiveways[{extra}]'\n")
 
 
-def test_import_without_the_extra_raises_one_sentence() -> None:
+def test_import_without_the_extra_raises_a_readable_error() -> None:
     modules = {
         "fiveways.runtime.server": "hub",
         "fiveways.journal.reader": "journal",

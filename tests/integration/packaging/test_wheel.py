@@ -20,10 +20,10 @@ def requirements(wheel: Wheel) -> list[Requirement]:
 
 def names_of(wheel: Wheel, extra: str) -> set[str]:
     """Return the distributions that `fiveways[extra]` installs, with the extras that it includes."""
-    wanted = [each for each in requirements(wheel) if _is_for(each, extra)]
-    own = [each for each in wanted if each.name == "fiveways"]
-    included = (names_of(wheel, name) for each in own for name in each.extras)
-    return {each.name for each in wanted if each not in own}.union(*included)
+    selected = [requirement for requirement in requirements(wheel) if _is_for(requirement, extra)]
+    own = [requirement for requirement in selected if requirement.name == "fiveways"]
+    included = (names_of(wheel, name) for requirement in own for name in requirement.extras)
+    return {requirement.name for requirement in selected if requirement not in own}.union(*included)
 
 
 def _is_for(requirement: Requirement, extra: str) -> bool:
@@ -56,15 +56,23 @@ def test_build_prints_no_warnings(wheel: Wheel) -> None:
 
 
 def test_requirements_are_ranges(wheel: Wheel) -> None:
-    found = requirements(wheel)
-    assert [str(each) for each in found if "==" in str(each.specifier) or "~=" in str(each.specifier)] == []
-    assert [str(each) for each in found if each.name != "fiveways" and ">=" not in str(each.specifier)] == []
+    all_requirements = requirements(wheel)
+    assert [
+        str(requirement)
+        for requirement in all_requirements
+        if "==" in str(requirement.specifier) or "~=" in str(requirement.specifier)
+    ] == []
+    assert [
+        str(requirement)
+        for requirement in all_requirements
+        if requirement.name != "fiveways" and ">=" not in str(requirement.specifier)
+    ] == []
 
 
 @pytest.mark.parametrize(("name", "version"), [("protobuf", "5.29.6"), ("protobuf", "6.33.6"), ("picows", "2.3.1")])
 def test_requirements_allow_versions_that_other_packages_need(wheel: Wheel, name: str, version: str) -> None:
-    (found,) = (each for each in requirements(wheel) if each.name == name)
-    assert found.specifier.contains(version)
+    (requirement,) = (candidate for candidate in requirements(wheel) if candidate.name == name)
+    assert requirement.specifier.contains(version)
 
 
 def test_large_packages_are_in_extras_only(wheel: Wheel) -> None:
@@ -74,7 +82,7 @@ def test_large_packages_are_in_extras_only(wheel: Wheel) -> None:
 
 
 @pytest.mark.parametrize("extra", extras.MODULES)
-def test_modules_of_an_extra_are_those_it_installs(wheel: Wheel, extra: str) -> None:
+def test_modules_of_an_extra_belong_to_its_packages(wheel: Wheel, extra: str) -> None:
     owners = packages_distributions()
     tops = {name: owners[name.partition(".")[0]] for name in extras.MODULES[extra]}
     installed = names_of(wheel, extra)
@@ -96,7 +104,7 @@ def test_metadata_is_complete(wheel: Wheel) -> None:
     assert metadata["License-Expression"]
 
 
-def test_pages_named_in_the_package_are_addresses_that_exist(wheel: Wheel) -> None:
+def test_urls_of_pages_in_the_package_exist(wheel: Wheel) -> None:
     urls = dict(text.split(", ") for text in wheel.metadata.get_all("Project-URL", []))
     home = urls["Homepage"]
     assert urls["Documentation"].startswith(home)

@@ -1,4 +1,4 @@
-"""Any message of LRPM, as its CBOR codec can carry it."""
+"""Strategies of all LRPM messages, as the CBOR codec carries them."""
 
 import cbor2
 from hypothesis import strategies as st

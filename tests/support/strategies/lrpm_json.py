@@ -1,4 +1,4 @@
-"""Any message of LRPM, as its JSON codec can carry it."""
+"""Strategies of all LRPM messages, as the JSON codec carries them."""
 
 from typing import Any
 
@@ -22,14 +22,14 @@ scalars = (
 
 
 def values(leaves: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
-    """Nested values with these at their ends."""
+    """Return nested values with these leaves."""
     return st.recursive(
         leaves, lambda inner: st.lists(inner, max_size=4) | st.dictionaries(texts, inner, max_size=4), max_leaves=10
     )
 
 
 def of(bodies: st.SearchStrategy[Payload], metas: st.SearchStrategy[Any]) -> st.SearchStrategy[lrpm.Message]:
-    """Messages of every type, with these bodies and metas."""
+    """Return messages of every kind, with these bodies and metas."""
     fields: dict[str, st.SearchStrategy[Any]] = {"body": bodies, "meta": st.just({}) | metas, "request_kind": kinds}
     fields |= dict.fromkeys(("reason", "error", "procedure", "topic"), uris)
     fields |= dict.fromkeys(("request_id", "publication_id", "subscription_id"), ids)

@@ -1,4 +1,4 @@
-"""Every message of RPC over MQTT."""
+"""Strategies of all messages of RPC over MQTT."""
 
 from hypothesis import strategies as st
 
@@ -15,7 +15,7 @@ units = st.integers(0, 5) | st.integers(-(2**31), 2**31 - 1)
 
 
 def with_body(kind: type[Message], *rest: st.SearchStrategy[object]) -> st.SearchStrategy[Message]:
-    return st.tuples(topics, ids, bodies, *rest).map(lambda given: kind(*given[:2], *given[2], *given[3:]))
+    return st.tuples(topics, ids, bodies, *rest).map(lambda parts: kind(*parts[:2], *parts[2], *parts[3:]))
 
 
 def messages() -> st.SearchStrategy[Message]:

@@ -1,4 +1,4 @@
-"""Every message of NQ."""
+"""Strategies of all NQ messages."""
 
 from typing import Any
 
@@ -54,7 +54,7 @@ def messages() -> st.SearchStrategy[nq.Message]:
     fatal, harmless = errors(about, fatal=True), errors(about, fatal=False)
     system, farewell = errors(["sys"], fatal=False), errors(["sys"], fatal=True)
     maybe = st.none() | bodies
-    # An element with or without the number of those that follow; an end without an element.
+    # An element with or without the number of remaining elements; an end without an element.
     parts: list[tuple[Any, ...]] = [
         (bodies, numbers, st.none() | numbers | st.just(0)),
         (st.none(), numbers, st.just(0)),
@@ -86,6 +86,6 @@ def messages() -> st.SearchStrategy[nq.Message]:
 
 
 def bad(element: bytes) -> nq.Message:
-    """What becomes of it in a batch."""
+    """Return the message for an unreadable element of a batch."""
     (message,) = nq.decode(Packet(b"[%b]" % element), Limits())
     return message

@@ -1,4 +1,4 @@
-"""Every message of UMQ 1.0.0."""
+"""Strategies of all messages of UMQ 1.0.0."""
 
 from hypothesis import strategies as st
 

@@ -1,4 +1,4 @@
-"""Every message of UMQ36 that can be written: all but `!`, which is only read (UMQ36-a09)."""
+"""Strategies of all messages of UMQ36 that can be encoded: all except `!`, which is only read (UMQ36-a09)."""
 
 from hypothesis import strategies as st
 

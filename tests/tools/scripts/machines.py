@@ -1,4 +1,4 @@
-"""A machine on which scripts/ can be tried: its programs are scripts in a folder, and none of them changes anything."""
+"""A simulated machine for scripts/: its programs are shell scripts in a folder, and none of them changes anything."""
 
 import shutil
 import subprocess
@@ -12,20 +12,20 @@ COMMON = ("awk", "cat", "env", "mkdir", "mktemp", "rm", "sed", "sh", "tail", "to
 """Programs that every system has."""
 
 
-class Ended(NamedTuple):
-    """A script that is over."""
+class ScriptResult(NamedTuple):
+    """The result of a script."""
 
     code: int
     lines: list[str]
-    """What it showed."""
+    """The lines of stderr."""
     log: str
 
 
 class Machine:
-    """A copy of scripts/ in a folder, and the programs that it finds."""
+    """A copy of scripts/ in a folder, and the programs on its PATH."""
 
     def __init__(self, folder: Path, user: int) -> None:
-        """Make one, for root (0) or for a user."""
+        """Create the machine for root (0) or for a user."""
         self.tree = folder / "tree"
         shutil.copytree(ROOT / "scripts", self.tree / "scripts")
         self._programs = folder / "bin"
@@ -33,47 +33,49 @@ class Machine:
         self._calls = folder / "calls"
         for name in COMMON:
             (self._programs / name).symlink_to(shutil.which(name) or name)
-        self.has("id", f"echo {user}", recorded=False)
-        self.has("ldconfig", "", recorded=False)
+        self.add_program("id", f"echo {user}", recorded=False)
+        self.add_program("ldconfig", "", recorded=False)
 
-    def has(self, name: str, body: str = "exit 0", *, recorded: bool = True) -> None:
-        """Give it a program, a few lines of shell; its arguments are written down if it is recorded."""
-        self.place(self._programs / name, body, recorded=recorded)
+    def add_program(self, name: str, body: str = "exit 0", *, recorded: bool = True) -> None:
+        """Add a program, a few lines of shell; `recorded` also records its arguments."""
+        self.write_program(self._programs / name, body, recorded=recorded)
 
-    def place(self, path: Path, body: str, *, recorded: bool = True) -> None:
+    def write_program(self, path: Path, body: str, *, recorded: bool = True) -> None:
         """Write a program to a path."""
         path.parent.mkdir(parents=True, exist_ok=True)
         record = f'echo "{path.name} $*" >>{self._calls}\n' if recorded else ""
         path.write_text(f"#!/bin/sh\n{record}{body}\n", encoding="utf-8")
         path.chmod(0o755)
 
-    def installs(self, **programs: str) -> None:
-        """Give it an apt-get that is noisy, and installs these programs: the package, and the program in it."""
+    def add_apt_get(self, **programs: str) -> None:
+        """Add a noisy apt-get that installs these programs, given as package and program."""
         cases = "\n".join(
             f'case "$*" in *" {package.replace("_", "-")}"*) touch {self._programs / program};'
             f" chmod +x {self._programs / program} ;; esac"
             for package, program in programs.items()
         )
         noise = "\n".join(f"echo noise {number}" for number in range(50))
-        self.has("chmod", f'exec {shutil.which("chmod")} "$@"', recorded=False)
-        self.has("apt-get", f'{noise}\ncase "$1" in install) ;; *) exit 0 ;; esac\n{cases}')
+        self.add_program("chmod", f'exec {shutil.which("chmod")} "$@"', recorded=False)
+        self.add_program("apt-get", f'{noise}\ncase "$1" in install) ;; *) exit 0 ;; esac\n{cases}')
 
     @property
     def calls(self) -> list[str]:
-        """What the recorded programs were called with."""
+        """The recorded programs with their arguments."""
         return self._calls.read_text(encoding="utf-8").splitlines() if self._calls.exists() else []
 
-    def run(self, script: str, *arguments: str, **variables: str) -> Ended:
-        """Run a script of ours to its end."""
+    def run(self, script: str, *arguments: str, **variables: str) -> ScriptResult:
+        """Run a script until it exits."""
         shell = shutil.which("sh")
         assert shell
-        done = subprocess.run(  # noqa: S603  our own script
+        result = subprocess.run(  # noqa: S603  our own script
             [shell, self.tree / "scripts" / script, *arguments],
             env={"PATH": str(self._programs), **mark(), **variables},
             capture_output=True,
             text=True,
             check=False,
         )
-        assert done.stdout == ""
+        assert result.stdout == ""
         log = self.tree / ".cache" / f"{script}.log"
-        return Ended(done.returncode, done.stderr.splitlines(), log.read_text(encoding="utf-8") if log.exists() else "")
+        return ScriptResult(
+            result.returncode, result.stderr.splitlines(), log.read_text(encoding="utf-8") if log.exists() else ""
+        )

@@ -1,4 +1,4 @@
-"""scripts/programs: missing programs are installed as root, and named otherwise."""
+"""scripts/programs installs missing programs as root, and names them otherwise."""
 
 from pathlib import Path
 
@@ -17,23 +17,23 @@ PACKAGES = {
 @pytest.fixture
 def user(tmp_path: Path) -> Machine:
     machine = Machine(tmp_path, 1000)
-    machine.has("mosquitto")  # the scripts look for it in /usr/sbin too, where this machine may have it
+    machine.add_program("mosquitto")  # the scripts also search /usr/sbin, which may have it
     return machine
 
 
 @pytest.fixture
 def root(tmp_path: Path) -> Machine:
     machine = Machine(tmp_path, 0)
-    machine.has("mosquitto")
-    machine.has("openssl")
+    machine.add_program("mosquitto")
+    machine.add_program("openssl")
     return machine
 
 
-def library(machine: Machine) -> None:
-    machine.has("ldconfig", "echo '\tlibatomic.so.1 (libc6,x86-64) => /lib/libatomic.so.1'", recorded=False)
+def add_library(machine: Machine) -> None:
+    machine.add_program("ldconfig", "echo '\tlibatomic.so.1 (libc6,x86-64) => /lib/libatomic.so.1'", recorded=False)
 
 
-def test_user_without_java_is_told_that_there_will_be_no_report(user: Machine) -> None:
+def test_user_without_java_is_warned_about_the_missing_report(user: Machine) -> None:
     code, lines, _ = user.run("programs", "run", CI="true")
     assert code == 0
     assert lines == [
@@ -42,13 +42,13 @@ def test_user_without_java_is_told_that_there_will_be_no_report(user: Machine) -
     ]
 
 
-def test_nothing_is_said_if_nothing_is_missing(user: Machine) -> None:
-    user.has("java")
+def test_nothing_is_printed_if_nothing_is_missing(user: Machine) -> None:
+    user.add_program("java")
     assert user.run("programs", "run") == (0, [], "")
 
 
-def test_user_is_told_every_missing_program_and_how_to_install_it(user: Machine) -> None:
-    user.has("apt-get")
+def test_user_gets_the_command_that_installs_every_missing_program(user: Machine) -> None:
+    user.add_program("apt-get")
     code, lines, _ = user.run("programs", "test")
     assert code == 0
     packages = "openssl openjdk-17-jre-headless chromium-headless-shell libatomic1 nodejs curl node-ws"
@@ -60,7 +60,7 @@ def test_user_is_told_every_missing_program_and_how_to_install_it(user: Machine)
     assert user.calls == []
 
 
-def test_missing_program_is_a_failure_if_no_test_may_be_skipped(user: Machine) -> None:
+def test_missing_program_fails_if_no_test_may_be_skipped(user: Machine) -> None:
     code, lines, _ = user.run("programs", "test", CI="true")
     assert code == 1
     assert lines[-1] == "programs: with CI=true no test may be skipped, so this is a failure"
@@ -69,23 +69,23 @@ def test_missing_program_is_a_failure_if_no_test_may_be_skipped(user: Machine) -
 
 def test_library_of_playwright_counts_as_a_program(user: Machine) -> None:
     for name in ("openssl", "java", "chromium", "node", "curl"):
-        user.has(name)
+        user.add_program(name)
     assert user.run("programs", "test").lines[0] == "programs: missing: libatomic.so.1"
-    library(user)
+    add_library(user)
     assert user.run("programs", "test") == (0, [], "")
 
 
 @pytest.mark.parametrize("program", ["chromium-headless-shell", "chromium", "chromium-browser", "google-chrome"])
-def test_any_chromium_will_do(user: Machine, program: str) -> None:
+def test_any_chromium_is_accepted(user: Machine, program: str) -> None:
     for name in ("openssl", "java", program, "node", "curl"):
-        user.has(name)
-    library(user)
+        user.add_program(name)
+    add_library(user)
     assert user.run("programs", "test") == (0, [], "")
 
 
-def test_root_installs_only_what_is_missing_and_upgrades_nothing(root: Machine) -> None:
-    library(root)
-    root.installs(**PACKAGES)
+def test_root_installs_only_missing_packages_and_upgrades_nothing(root: Machine) -> None:
+    add_library(root)
+    root.add_apt_get(**PACKAGES)
     code, lines, log = root.run("programs", "test", CI="true")
     assert code == 0
     missing = "openjdk-17-jre-headless chromium-headless-shell nodejs curl node-ws"
@@ -100,7 +100,7 @@ def test_root_installs_only_what_is_missing_and_upgrades_nothing(root: Machine) 
 
 
 def test_unavoidable_upgrade_is_announced(root: Machine) -> None:
-    root.has(
+    root.add_program(
         "apt-get", 'case "$1" in --simulate) echo "Inst libssl3 [1.0] (2.0 Debian)"; echo "Inst java (17)" ;; esac'
     )
     assert "programs: apt-get has to upgrade these as well: libssl3" in root.run("programs", "run").lines
@@ -108,7 +108,7 @@ def test_unavoidable_upgrade_is_announced(root: Machine) -> None:
 
 @pytest.mark.parametrize(("variables", "expected"), [({}, 0), ({"CI": "true"}, 1)])
 def test_failed_installation_shows_the_end_of_its_log(root: Machine, variables: dict[str, str], expected: int) -> None:
-    root.has("apt-get", 'for each in 1 2 3 4 5 6 7 8 9; do echo "trouble $each"; done; exit 100')
+    root.add_program("apt-get", 'for number in 1 2 3 4 5 6 7 8 9; do echo "trouble $number"; done; exit 100')
     code, lines, _ = root.run("programs", "test", **variables)
     assert code == expected
     assert "programs: this failed: apt-get update" in lines
@@ -116,5 +116,5 @@ def test_failed_installation_shows_the_end_of_its_log(root: Machine, variables: 
     assert any(line.startswith("programs: missing: java chromium") for line in lines)
 
 
-def test_unknown_argument_is_a_mistake_of_the_caller(user: Machine) -> None:
+def test_unknown_argument_exits_with_2(user: Machine) -> None:
     assert user.run("programs", "nonsense").code == 2

@@ -1,4 +1,4 @@
-"""Tests that need a broker are skipped where it is not installed."""
+"""Tests that need a broker are skipped if it is not installed."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""The processes of failed tests are ended, and SIGINT reaches children wherever the suite was started."""
+"""Processes of failed tests are terminated, and SIGINT reaches child processes in every environment."""
 
 import os
 import re
@@ -79,13 +79,13 @@ def test_a_fixture_that_fails_at_its_end(never_ended):
 """
 
 
-def test_a_run_with_sigint_ignored_and_with_failures_leaves_no_process(tmp_path: Path) -> None:
-    # As in this tree, conftest.py is not in the root directory: pytest limits its hooks to what is below it.
+def test_run_with_sigint_ignored_and_failures_leaves_no_process(tmp_path: Path) -> None:
+    # As in this tree, conftest.py is not in the root directory: pytest limits its hooks to its folder.
     folder = tmp_path / "below"
     folder.mkdir()
     (folder / "test_parts.py").write_text(PARTS, encoding="utf-8")
     shutil.copy(ROOT / "tests" / "conftest.py", folder)
-    # Failed tests of any suite leave objects behind that warn when they go; those warnings are no matter of this test.
+    # Failed tests leave objects behind that warn when they are collected; these warnings are not tested here.
     quiet = ("-p", "no:cacheprovider", "-p", "no:unraisableexception")
     command: list[str | Path] = [
         sys.executable,

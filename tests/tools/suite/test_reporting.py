@@ -1,4 +1,4 @@
-"""The end of a run says which tests were skipped, and why."""
+"""The end of a run lists the skipped tests with their reasons."""
 
 from typing import Literal
 
@@ -8,7 +8,7 @@ from tests.support.reporting import skipped
 
 
 def report(reason: str, outcome: Literal["skipped"] = "skipped") -> pytest.TestReport:
-    """Return the report of a test that was skipped for this reason."""
+    """Return the report of a skipped test."""
     return pytest.TestReport("test", ("file", 1, "test"), {}, outcome, ("file", 1, f"Skipped: {reason}"), "setup")
 
 
@@ -17,5 +17,5 @@ def test_skipped_tests_are_counted_by_reason() -> None:
     assert lines == ["3 tests: no java; install a JRE", "1 test: no openssl"]
 
 
-def test_a_run_without_skips_says_so() -> None:
+def test_run_without_skips_is_reported() -> None:
     assert skipped([]) == ["no test was skipped"]
