@@ -1,4 +1,4 @@
-"""The dashboard in a real browser: a page on a hub, and all that the browser complains of."""
+"""The dashboard in a real browser: an open page of a hub, and the errors that the browser reports."""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -38,7 +38,7 @@ subscribe = []
 
 
 def tokens(folder: Path, anonymous: str = "never", call: str = '["*"]', publish: str = '["*"]') -> Path:
-    """Write settings with an operator (token sesame) and a viewer (token looking), and rights for the anonymous."""
+    """Write a configuration with an operator (token sesame), a viewer (token looking), and anonymous permissions."""
     path = folder / "fiveways.toml"
     path.write_text(TOKENS.format(anonymous=anonymous, call=call, publish=publish))
     path.chmod(0o600)
@@ -46,50 +46,50 @@ def tokens(folder: Path, anonymous: str = "never", call: str = '["*"]', publish:
 
 
 class Board:
-    """One open page. What is done with it is done in the browser's thread, by `do`."""
+    """One open page. All access to it runs in the browser's thread, by `do`."""
 
     def __init__(self, chromium: Chromium, url: str, page: Page) -> None:
         self.url = url
         self.page = page
-        self.complaints: list[str] = []
+        self.errors: list[str] = []
         self._chromium = chromium
 
     def do(self, act: Callable[[Page], T]) -> T:
-        """Do something with the page."""
+        """Run a function with the page."""
         return self._chromium.do(lambda: act(self.page))
 
     def listen(self) -> None:
-        """Note down whatever goes wrong in the page."""
-        self.page.on("console", self._said)
-        self.page.on("pageerror", self._raised)
-        self.page.on("requestfailed", self._failed)
+        """Collect the errors of the page."""
+        self.page.on("console", self._on_console)
+        self.page.on("pageerror", self._on_page_error)
+        self.page.on("requestfailed", self._on_request_failed)
 
     def ignore(self) -> None:
-        """Note down nothing more."""
-        self.page.remove_listener("console", self._said)
-        self.page.remove_listener("pageerror", self._raised)
-        self.page.remove_listener("requestfailed", self._failed)
+        """Stop collecting errors."""
+        self.page.remove_listener("console", self._on_console)
+        self.page.remove_listener("pageerror", self._on_page_error)
+        self.page.remove_listener("requestfailed", self._on_request_failed)
 
-    def _said(self, message: ConsoleMessage) -> None:
+    def _on_console(self, message: ConsoleMessage) -> None:
         if message.type in {"error", "warning"}:
-            self.complaints.append(f"{message.type}: {message.text}")
+            self.errors.append(f"{message.type}: {message.text}")
 
-    def _raised(self, error: Error) -> None:
-        self.complaints.append(f"error: {error}")
+    def _on_page_error(self, error: Error) -> None:
+        self.errors.append(f"error: {error}")
 
-    def _failed(self, request: Request) -> None:
-        self.complaints.append(f"failed: {request.url}")
+    def _on_request_failed(self, request: Request) -> None:
+        self.errors.append(f"failed: {request.url}")
 
     def has(self, place: str, text: str) -> None:
-        """Wait until an element has this among its text."""
+        """Wait until an element contains this text."""
         self.do(lambda page: expect(page.locator(place)).to_contain_text(text))
 
     def lacks(self, place: str) -> None:
-        """Wait until an element is not seen."""
+        """Wait until an element is hidden."""
         self.do(lambda page: expect(page.locator(place)).to_be_hidden(timeout=PATIENCE * 1000))
 
     def choose(self, method: str) -> None:
-        """Choose a method from the list, as somebody who types does."""
+        """Choose a method from the list by typing its name."""
 
         def act(page: Page) -> None:
             page.fill("#method-search", method)
@@ -112,7 +112,7 @@ class Board:
 
 
 def address(hub: Hub) -> str:
-    """Where the dashboard of a hub is."""
+    """Return the URL of the dashboard of a hub."""
     return str(hub.urls["page"])
 
 
@@ -120,10 +120,10 @@ def address(hub: Hub) -> str:
 def watching(
     chromium: Chromium, url: str, size: tuple[int, int] = WIDE, scheme: str = "light", script: str = ""
 ) -> Iterator[Board]:
-    """The dashboard at an address, until the block ends. A page that complained of anything fails the test.
+    """Open the dashboard at a URL until the block ends; an error of the page fails the test.
 
-    Loading the chart library into a new page takes seconds. So a page without a script of its own is emptied at the
-    end and kept for the next test with the same hub; one that failed is not.
+    Loading the chart library into a new page takes seconds. So a page without a script is emptied at the end and kept
+    for the next test with the same hub, unless the test failed.
     """
     width, height = size
     page = chromium.open() if script else chromium.take(url)
@@ -140,7 +140,7 @@ def watching(
     try:
         board.do(begin)
         yield board
-        assert board.complaints == []
+        assert board.errors == []
         board.do(lambda _: board.ignore())
         if script:
             chromium.do(page.context.close)
@@ -151,7 +151,7 @@ def watching(
         raise
 
 
-def evaluated(board: Board, module: str, expression: str, given: Any) -> Any:  # noqa: ANN401  JSON
-    """Work out an expression with a module of the dashboard, `at`, and a value, `given`."""
+def evaluate(board: Board, module: str, expression: str, argument: Any) -> Any:  # noqa: ANN401  JSON
+    """Evaluate an expression with a module of the dashboard, `at`, and a value, `given`."""
     text = f"async (given) => {{ const at = await import('/dashboard/{module}'); return {expression}; }}"
-    return board.do(lambda page: page.evaluate(text, given))
+    return board.do(lambda page: page.evaluate(text, argument))

@@ -1,7 +1,7 @@
-"""A real Chromium for tests, in a thread of its own.
+"""A real Chromium for tests, in its own thread.
 
-Playwright's blocking interface keeps an event loop running in its thread for as long as a browser is open; no other
-test of that thread could call `asyncio.run`. So all that a test does with a page is a function, run over there:
+Playwright's blocking API runs an event loop in its thread while a browser is open, so no other test of that thread
+could call `asyncio.run`. All access to a page is therefore a function that runs in the browser's thread:
 
     def test_the_title(chromium: Chromium) -> None:
         assert chromium.visit(lambda page: page.goto(url) and page.title()) == "Fiveways"
@@ -21,13 +21,13 @@ from playwright.sync_api import Browser, Error, Page, Playwright, expect, sync_p
 
 T = TypeVar("T")
 PATIENCE = 180.0
-"""Seconds after which something hangs. No test depends on them otherwise."""
-KEPT = 3
-"""The most pages that are kept for later tests."""
+"""Timeout in seconds; no test depends on it otherwise."""
+MAX_KEPT_PAGES = 3
+"""Limit of pages kept for later tests."""
 PROGRAMS = ("chromium-headless-shell", "chromium", "chromium-browser", "google-chrome")
-"""The first one takes a third less CPU time, because it cannot open windows."""
+"""The first one uses a third less CPU time, because it has no windows."""
 DRIVER = Path(playwright.__file__).with_name("driver") / "node"
-"""The Node inside Playwright."""
+"""The Node.js of Playwright."""
 OPTIONS = [
     "--no-sandbox",
     "--disable-gpu",
@@ -39,24 +39,24 @@ OPTIONS = [
 
 
 def missing(sentence: str) -> NoReturn:
-    """Skip a test that needs a program which is not there; where CI=true it has to be."""
+    """Skip a test that needs a missing program; fail it if CI=true."""
     if os.environ.get("CI") == "true":
         pytest.fail(sentence)
     pytest.skip(sentence)
 
 
 def require_driver(node: Path = DRIVER) -> None:
-    """Skip a test if Playwright's own Node does not start, for lack of a library that no Python package brings."""
-    done = subprocess.run([node, "--version"], capture_output=True, text=True, check=False)  # noqa: S603
-    if done.returncode:
-        missing(f"Playwright's Node does not start; on Debian it needs `libatomic1`: {done.stderr.strip()}")
+    """Skip a test if Playwright's Node.js does not start because of a missing system library."""
+    result = subprocess.run([node, "--version"], capture_output=True, text=True, check=False)  # noqa: S603
+    if result.returncode:
+        missing(f"Playwright's Node does not start; on Debian it needs `libatomic1`: {result.stderr.strip()}")
 
 
 class Chromium:
-    """A browser that runs, and the thread that it belongs to."""
+    """A running browser and its thread."""
 
-    def __init__(self, *more: str) -> None:
-        """Start it, with more options than those that all tests need; skip the test if there is none."""
+    def __init__(self, *options: str) -> None:
+        """Start the browser with additional options; skip the test if there is none."""
         program = next(filter(None, map(shutil.which, PROGRAMS)), None)
         if program is None:
             missing("Chromium is not installed; its Debian package is `chromium-headless-shell`")
@@ -65,17 +65,17 @@ class Chromium:
         self._kept: dict[str, Page] = {}
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="chromium")
         self._playwright: Playwright = self._thread.submit(lambda: sync_playwright().start()).result(PATIENCE)
-        self._browser: Browser = self.do(lambda: self._launch(program, more))
+        self._browser: Browser = self.do(lambda: self._launch(program, options))
 
-    def _launch(self, program: str, more: tuple[str, ...]) -> Browser:
-        return self._playwright.chromium.launch(executable_path=program, args=[*OPTIONS, *more])
+    def _launch(self, program: str, options: tuple[str, ...]) -> Browser:
+        return self._playwright.chromium.launch(executable_path=program, args=[*OPTIONS, *options])
 
     def do(self, act: Callable[[], T]) -> T:
-        """Run a function in the browser's thread; what it returns or raises comes back."""
+        """Run a function in the browser's thread, and return its result."""
         return self._thread.submit(act).result(2 * PATIENCE)
 
     def open(self) -> Page:
-        """Open a page that shares nothing with others. Use it, and close its context, in `do` only."""
+        """Open an isolated page. Use it, and close its context, only in `do`."""
         return self.do(self._open)
 
     def _open(self) -> Page:
@@ -84,13 +84,13 @@ class Chromium:
         return page
 
     def take(self, url: str) -> Page:
-        """Open a page for this address, or return one that was kept for it: its scripts are compiled already."""
+        """Return a kept page for this URL, whose scripts are compiled already, or open one."""
         return self._kept.pop(url, None) or self.open()
 
     def keep(self, url: str, page: Page) -> None:
-        """Empty a page, and keep it for the next test with this address; the oldest ones are closed.
+        """Empty a page, and keep it for the next test with this URL; the oldest pages are closed.
 
-        A page that may not reach its storage, as the report may not, is closed.
+        A page that has no access to its storage, such as the report, is closed.
         """
 
         def empty() -> None:
@@ -105,23 +105,23 @@ class Chromium:
             self.do(page.context.close)
             return
         self._kept[url] = page
-        if len(self._kept) > KEPT:
+        if len(self._kept) > MAX_KEPT_PAGES:
             self.do(self._kept.pop(next(iter(self._kept))).context.close)
 
-    def visit(self, story: Callable[[Page], T]) -> T:
-        """Run a function with a page of its own, and close the page."""
+    def visit(self, steps: Callable[[Page], T]) -> T:
+        """Run a function with its own page, and close the page."""
 
         def run() -> T:
             page = self._open()
             try:
-                return story(page)
+                return steps(page)
             finally:
                 page.context.close()
 
         return self.do(run)
 
     def close(self) -> None:
-        """End the browser and its thread."""
+        """Close the browser and its thread."""
         self.do(self._browser.close)
         self.do(self._playwright.stop)
         self._thread.shutdown()
@@ -129,7 +129,7 @@ class Chromium:
 
 @pytest.fixture(scope="session")
 def chromium() -> Iterator[Chromium]:
-    """The one browser of the run."""
+    """The browser of the test run."""
     browser = Chromium()
     yield browser
     browser.close()

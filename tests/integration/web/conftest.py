@@ -1,4 +1,4 @@
-"""Where fiveways.js runs, and the hub that it talks to."""
+"""Fixtures: the JavaScript engines, hubs, and the dashboard."""
 
 from collections.abc import Iterator
 
@@ -14,7 +14,7 @@ __all__ = ["chromium"]
 
 @pytest.fixture(scope="session")
 def node() -> Iterator[Node]:
-    """One Node for all tests."""
+    """One Node.js process for all tests."""
     started = Node()
     yield started
     started.close()
@@ -29,7 +29,7 @@ def browser(chromium: Chromium) -> Iterator[Browser]:
 
 @pytest.fixture(scope="session", params=["node", "browser"])
 def engine(request: pytest.FixtureRequest) -> Engine:
-    """Node, then Chromium."""
+    """Node.js, then Chromium."""
     started: Engine = request.getfixturevalue(request.param)
     return started
 
@@ -43,7 +43,7 @@ def hub() -> Iterator[hubs.Hub]:
 
 @pytest.fixture(scope="module")
 def busy() -> Iterator[hubs.Hub]:
-    """A hub with an application; tests that share it leave each other in peace."""
+    """A hub with an application; the tests that share it do not affect each other."""
     with hubs.serving(*APP, *QUICK) as running:
         yield running
 

@@ -1,6 +1,6 @@
-"""Where fiveways.js runs: in Node and in Chromium, driven alike. What they run is `js/battery.mjs`.
+"""Engines that run fiveways.js: Node.js and Chromium, with the same interface. They run `js/battery.mjs`.
 
-Both have one primitive, `ask`: it runs `drive(command)` of `js/driver.mjs` over there, and returns what that gives.
+Both have one primitive, `ask`: it runs `drive(command)` of `js/driver.mjs` in the engine, and returns its result.
 """
 
 import json
@@ -26,19 +26,19 @@ from tests.support.processes import mark
 HERE = Path(__file__).parent / "js"
 MODULE = ROOT / "src/fiveways/web/fiveways.js"
 POLICY = "default-src 'none'; script-src 'self'; connect-src ws: http:"
-"""What a careful site allows: no inline script, no eval."""
+"""A strict content security policy: no inline script, no eval."""
 _names = count(1)
 
 
 class Engine(Protocol):
-    """Something that runs JavaScript."""
+    """A JavaScript engine."""
 
     def ask(self, command: dict[str, object]) -> Any:  # noqa: ANN401  JSON
-        """Have a command carried out, and return its result."""
+        """Run a command and return its result."""
 
 
-class Story:
-    """One case of the battery that has begun, and can be talked to."""
+class Scenario:
+    """One running case of the battery."""
 
     def __init__(self, engine: Engine, case: str, world: Mapping[str, object]) -> None:
         self._engine = engine
@@ -50,29 +50,29 @@ class Story:
         assert answer["ok"], answer["error"]
         return answer["value"]
 
-    def said(self, word: str) -> Any:  # noqa: ANN401  JSON
-        """Wait until the case says this, and return what it says besides."""
+    def wait_for(self, word: str) -> Any:  # noqa: ANN401  JSON
+        """Wait for a message of the case; return its value."""
         return self._ask("said", word=word)
 
-    def tell(self, word: str, value: object = None) -> None:
-        """Tell the case something that it waits for."""
+    def signal(self, word: str, value: object = None) -> None:
+        """Send a message that the case waits for."""
         self._ask("tell", word=word, value=value)
 
     def end(self) -> Any:  # noqa: ANN401  JSON
-        """Wait for the end of the case; an AssertionError if it failed."""
+        """Wait for the end of the case; raise AssertionError if it failed."""
         return self._ask("end")
 
 
 def run(engine: Engine, case: str, **world: object) -> Any:  # noqa: ANN401  JSON
-    """Run a case to its end."""
-    return Story(engine, case, world).end()
+    """Run a case until it ends."""
+    return Scenario(engine, case, world).end()
 
 
 class Node:
-    """A Node that takes commands, one a line."""
+    """A Node.js process that reads commands, one per line."""
 
     def __init__(self, **variables: str) -> None:
-        """Start it, with these in its environment besides."""
+        """Start the process with additional environment variables."""
         command, environment = node_command()
         self._process = subprocess.Popen(  # noqa: S603  our own script
             [*command, str(HERE / "node.mjs"), MODULE.as_uri()],
@@ -83,24 +83,24 @@ class Node:
         )
 
     def ask(self, command: dict[str, object]) -> Any:  # noqa: ANN401  JSON
-        """Write a line, and read one."""
-        out, into = self._process.stdout, self._process.stdin
-        assert out is not None
-        assert into is not None
-        into.write(json.dumps(command) + "\n")
-        into.flush()
-        ready, _, _ = select.select([out], [], [], 2 * PATIENCE)
-        line = out.readline() if ready else ""
-        assert line, f"Node said nothing to {command}"
+        """Write a command, and read its result."""
+        stdout, stdin = self._process.stdout, self._process.stdin
+        assert stdout is not None
+        assert stdin is not None
+        stdin.write(json.dumps(command) + "\n")
+        stdin.flush()
+        ready, _, _ = select.select([stdout], [], [], 2 * PATIENCE)
+        line = stdout.readline() if ready else ""
+        assert line, f"Node.js did not answer {command}"
         return json.loads(line)
 
     def close(self) -> None:
-        """Let it end: it reads no more commands."""
+        """Close the standard input and wait for the exit."""
         self._process.communicate(timeout=PATIENCE)
 
 
 def node_command() -> tuple[list[str], dict[str, str]]:
-    """Return how Node is started so that it has a WebSocket, and with which environment."""
+    """Return the command that starts Node.js with a WebSocket, and its environment."""
     program = shutil.which("node") or shutil.which("nodejs")
     if program is None:
         missing("Node is not installed; its Debian package is `nodejs`")
@@ -118,45 +118,45 @@ def node_command() -> tuple[list[str], dict[str, str]]:
 
 
 class Browser:
-    """A page in Chromium that takes commands."""
+    """A page in Chromium that runs commands."""
 
     def __init__(self, chromium: Chromium, page: Page) -> None:
         self._chromium = chromium
         self._page = page
 
     def ask(self, command: dict[str, object]) -> Any:  # noqa: ANN401  JSON
-        """Carry it out on the page."""
+        """Run the command on the page."""
         return self._chromium.do(lambda: self._page.evaluate("(command) => globalThis.drive(command)", command))
 
 
 @contextmanager
 def browser_engine(chromium: Chromium) -> Iterator[Browser]:
-    """A page under a strict policy, with the module and the battery loaded; what the page complains of is a fault."""
+    """Open a page under a strict policy with the module and the battery; errors of the page fail."""
     files = {
         "/": (b'<!doctype html><title>battery</title><script type="module" src="/page.mjs"></script>', "text/html"),
         "/fiveways.js": (MODULE.read_bytes(), "text/javascript"),
         **{f"/{path.name}": (path.read_bytes(), "text/javascript") for path in HERE.iterdir()},
     }
-    complaints: list[str] = []
-    with site(files, POLICY) as place:
+    errors: list[str] = []
+    with site(files, POLICY) as url:
         page = chromium.open()
 
         def load() -> None:
-            page.on("pageerror", lambda error: complaints.append(str(error)))
-            page.goto(place)
+            page.on("pageerror", lambda error: errors.append(str(error)))
+            page.goto(url)
             page.wait_for_function("() => globalThis.drive !== undefined")
 
         chromium.do(load)
         yield Browser(chromium, page)
         chromium.do(page.context.close)
-    assert complaints == []
+    assert errors == []
 
 
 class _Site(BaseHTTPRequestHandler):
-    def __init__(self, files: dict[str, tuple[bytes, str]], policy: str, *given: Any) -> None:  # noqa: ANN401
+    def __init__(self, files: dict[str, tuple[bytes, str]], policy: str, *arguments: Any) -> None:  # noqa: ANN401
         self._files = files
         self._policy = policy
-        super().__init__(*given)
+        super().__init__(*arguments)
 
     def do_GET(self) -> None:
         content, kind = self._files.get(self.path, (b"", ""))
@@ -169,12 +169,12 @@ class _Site(BaseHTTPRequestHandler):
         self.wfile.write(content)
 
     def log_message(self, *_: object) -> None:
-        """Nobody reads it."""
+        """Print nothing."""
 
 
 @contextmanager
 def site(files: dict[str, tuple[bytes, str]], policy: str = "") -> Iterator[str]:
-    """Serve files on a free port of this machine; give the address."""
+    """Serve files on a free port; yield the URL."""
     with ThreadingHTTPServer(("127.0.0.1", 0), partial(_Site, files, policy)) as server:
         thread = threading.Thread(target=server.serve_forever)
         thread.start()

@@ -1,4 +1,4 @@
-"""A WebSocket server that says what it is told to, sense or nonsense."""
+"""WebSocket servers that a test controls, also with invalid frames."""
 
 import base64
 import hashlib
@@ -19,32 +19,32 @@ _HELLO, _ERROR, _CALL = 2, 20, 40
 
 
 @dataclass
-class Fake:
-    """Greets each who connects, and says one frame of the script to it, the next one to the next."""
+class FakeHub:
+    """Greets each connection and sends it one frame of the script; the next connection gets the next frame."""
 
     greeting: Sequence[str]
     script: Sequence[str | bytes]
     subprotocol: str
     url: str = ""
-    heard: "queue.Queue[str]" = field(default_factory=queue.Queue)
-    over: threading.Event = field(default_factory=threading.Event)
-    """The script is over, and who has connected last was greeted."""
+    received: "queue.Queue[str]" = field(default_factory=queue.Queue)
+    script_done: threading.Event = field(default_factory=threading.Event)
+    """Set after the script is finished and the last connection was greeted."""
 
-    def talk(self, stream: socket.socket, number: int) -> None:
-        """Have one conversation."""
+    def converse(self, stream: socket.socket, number: int) -> None:
+        """Serve one connection."""
         shake_hands(stream, self.subprotocol)
-        self.hear(stream)
+        self.receive(stream)
         for text in self.greeting:
             stream.sendall(frame(text))
         if number < len(self.script):
             stream.sendall(frame(self.script[number]))
         else:
-            self.over.set()
+            self.script_done.set()
         while True:
-            self.hear(stream)
+            self.receive(stream)
 
-    def hear(self, stream: socket.socket) -> None:
-        """Take a frame of the client's; EOFError if it is gone."""
+    def receive(self, stream: socket.socket) -> None:
+        """Read a frame of the client; EOFError if the connection is closed."""
         head = read(stream, 2)
         length = head[1] & 0x7F
         if length >= 126:
@@ -53,7 +53,7 @@ class Fake:
         payload = bytes(byte ^ mask[at % 4] for at, byte in enumerate(read(stream, length)))
         if head[0] & 0x0F == 8:
             raise EOFError
-        self.heard.put(payload.decode(errors="replace"))
+        self.received.put(payload.decode(errors="replace"))
 
 
 def shake_hands(stream: socket.socket, subprotocol: str) -> None:
@@ -62,7 +62,7 @@ def shake_hands(stream: socket.socket, subprotocol: str) -> None:
         head += read(stream, 1)
     lines = head.decode("latin-1").split("\r\n")
     key = next(line.partition(":")[2].strip() for line in lines if line.lower().startswith("sec-websocket-key"))
-    accept = base64.b64encode(hashlib.sha1(key.encode() + _SALT).digest()).decode()  # noqa: S324  the protocol has it
+    accept = base64.b64encode(hashlib.sha1(key.encode() + _SALT).digest()).decode()  # noqa: S324  required by the protocol
     answer = ["HTTP/1.1 101 Switching Protocols", "Upgrade: websocket", "Connection: Upgrade"]
     answer += [f"Sec-WebSocket-Accept: {accept}", f"Sec-WebSocket-Protocol: {subprotocol}", "", ""]
     stream.sendall("\r\n".join(answer).encode())
@@ -71,10 +71,10 @@ def shake_hands(stream: socket.socket, subprotocol: str) -> None:
 def read(stream: socket.socket, length: int) -> bytes:
     data = b""
     while len(data) < length:
-        piece = stream.recv(length - len(data))
-        if not piece:
+        chunk = stream.recv(length - len(data))
+        if not chunk:
             raise EOFError
-        data += piece
+        data += chunk
     return data
 
 
@@ -86,80 +86,80 @@ def frame(data: str | bytes) -> bytes:
     return bytes([kind, 126]) + len(payload).to_bytes(2) + payload
 
 
-class Answerer(Fake):
-    """A hub in LRPM that knows what to say to each call: the rest of ERRORs (20) and RESULTs (41), by the name."""
+class AnsweringHub(FakeHub):
+    """An LRPM hub with fixed responses per method: the fields of ERROR (20) and RESULT (41) after the id."""
 
     def __init__(self, answers: dict[str, list[list[Any]]]) -> None:
         super().__init__(['[2,{"session":"x"},{}]'], [], "lrpm.json")
         self.answers = answers
 
-    def talk(self, stream: socket.socket, number: int) -> None:
-        """Greet, and answer calls."""
+    def converse(self, stream: socket.socket, number: int) -> None:
+        """Perform the handshake, and answer calls."""
         shake_hands(stream, self.subprotocol)
         while True:
-            self.hear(stream)
-            kind, *fields = json.loads(self.heard.get_nowait())
+            self.receive(stream)
+            kind, *fields = json.loads(self.received.get_nowait())
             if kind == _HELLO:
                 stream.sendall(frame(self.greeting[0]))
             if kind == _CALL:
                 for answer, *rest in self.answers[fields[1]]:
-                    about = [_CALL, fields[0]] if answer == _ERROR else [fields[0]]
-                    stream.sendall(frame(json.dumps([answer, *about, *rest])))
+                    request = [_CALL, fields[0]] if answer == _ERROR else [fields[0]]
+                    stream.sendall(frame(json.dumps([answer, *request, *rest])))
 
 
-class Partner(Fake):
-    """A hub in NQ that a test speaks for: it says nothing by itself but who the client is."""
+class ScriptedNqHub(FakeHub):
+    """An NQ hub that a test controls; by itself it sends only the peer id."""
 
     def __init__(self) -> None:
         super().__init__(['{"e":{"type":"sys","note":"peer","args":["0123","run"]}}'], [], "nq.1")
         self.stream: socket.socket | None = None
         self._unread: deque[dict[str, Any]] = deque()
 
-    def talk(self, stream: socket.socket, number: int) -> None:
-        """Have one conversation; the last one is the one to speak in."""
+    def converse(self, stream: socket.socket, number: int) -> None:
+        """Serve one connection; `stream` is the last one."""
         self.stream = stream
-        super().talk(stream, number)
+        super().converse(stream, number)
 
-    def say(self, *messages: object) -> None:
-        """Say messages, in one packet."""
+    def send(self, *messages: object) -> None:
+        """Send messages in one packet."""
         assert self.stream is not None
         self.stream.sendall(frame(json.dumps(messages)))
 
-    def next(self, **wanted: object) -> dict[str, Any]:
-        """Wait for a message that has these, and give it; those before it are forgotten."""
+    def next(self, **expected: object) -> dict[str, Any]:
+        """Wait for a message with these values; earlier messages are dropped."""
         while True:
             while self._unread:
                 message = self._unread.popleft()
-                if all(message.get(key) == value for key, value in wanted.items()):
+                if all(message.get(key) == value for key, value in expected.items()):
                     return message
-            packet = json.loads(self.heard.get(timeout=PATIENCE))
+            packet = json.loads(self.received.get(timeout=PATIENCE))
             self._unread.extend(packet if isinstance(packet, list) else [packet])
 
     def request(self, target: str, number: str, data: object = None) -> None:
-        """Ask the client for something."""
-        self.say({"t": target, "r": number, "d": data})
+        """Send a request to the client."""
+        self.send({"t": target, "r": number, "d": data})
 
 
 @contextmanager
-def serving(made: Fake) -> Iterator[None]:
-    """Let it talk to all who connect to a free port."""
+def serving(hub: FakeHub) -> Iterator[None]:
+    """Run a server for all connections on a free port."""
     streams: list[socket.socket] = []
     threads: list[threading.Thread] = []
 
-    def talk(stream: socket.socket, number: int) -> None:
+    def converse(stream: socket.socket, number: int) -> None:
         with suppress(EOFError, OSError), stream:
-            made.talk(stream, number)
+            hub.converse(stream, number)
 
     def accept() -> None:
         with suppress(OSError):
             while True:
                 stream, _ = listener.accept()
-                threads.append(threading.Thread(target=talk, args=(stream, len(streams))))
+                threads.append(threading.Thread(target=converse, args=(stream, len(streams))))
                 streams.append(stream)
                 threads[-1].start()
 
     with socket.create_server(("127.0.0.1", 0)) as listener:
-        made.url = f"ws://127.0.0.1:{listener.getsockname()[1]}"
+        hub.url = f"ws://127.0.0.1:{listener.getsockname()[1]}"
         threads.append(threading.Thread(target=accept))
         threads[-1].start()
         try:

@@ -1,4 +1,4 @@
-"""The dashboard, used by somebody: what it shows, what it can do, and what it survives."""
+"""The dashboard in use: its content, its forms, permissions, restarts and results."""
 
 import asyncio
 import signal
@@ -19,14 +19,14 @@ from tests.support.hubs import Hub, serving
 HOSTILE = "<img src=x onerror='hit = 1'>"
 
 
-def read(told: str) -> str:
-    return " ".join(told.split())
+def normalize_blanks(text: str) -> str:
+    return " ".join(text.split())
 
 
-# What it shows.
+# Content.
 
 
-def test_it_loads_and_draws_its_charts(board: Board, busy: Hub) -> None:
+def test_page_loads_and_draws_its_charts(board: Board, busy: Hub) -> None:
     board.has("#place", "up ")
     board.has("#who", "Not signed in")
     board.do(lambda page: expect(page).to_have_title(f"127.0.0.1:{busy.urls['page'].split(':')[2][:-1]} · Fiveways"))
@@ -42,7 +42,7 @@ def test_it_loads_and_draws_its_charts(board: Board, busy: Hub) -> None:
 
 
 @pytest.mark.parametrize("protocol", ["umq", "umq36", "lrpm?encoding=cbor", "nq"])
-def test_a_call_that_was_just_made_is_seen(board: Board, busy: Hub, protocol: str) -> None:
+def test_recent_call_is_shown(board: Board, busy: Hub, protocol: str) -> None:
     with fiveways.connect_sync(busy.url(protocol)) as peer:
         peer.call("math.add", [2, 3])
         with pytest.raises(fiveways.CallError):
@@ -74,7 +74,7 @@ def test_sessions_methods_and_documentation_are_shown(board: Board, busy: Hub) -
         board.has("#peers", "umq")
 
 
-def test_without_the_chart_library_all_else_is_there(board: Board) -> None:
+def test_page_works_without_the_chart_library(board: Board) -> None:
     def again(page: Page) -> None:
         page.route("**/plotly.js*", lambda route: route.abort())
         page.reload()
@@ -84,25 +84,25 @@ def test_without_the_chart_library_all_else_is_there(board: Board) -> None:
     board.has("#protocols", "lrpm-json")
     board.call("math.add", "[2, 3]")
     board.has("#call-answer pre", "5")
-    assert len(board.complaints) == 2  # of the browser itself: the file, and that it could not be loaded
-    board.complaints.clear()
+    assert len(board.errors) == 2  # two messages of the browser itself about the blocked file
+    board.errors.clear()
 
 
-# What it does.
+# Calls and publications.
 
 
-def test_a_result_tells_how_long_it_took(board: Board, busy: Hub) -> None:
+def test_result_shows_the_duration(board: Board, busy: Hub) -> None:
     with fiveways.connect_sync(busy.url("umq")) as worker:
         worker.register("slow.answer", lambda: time.sleep(0.3))
         board.call("slow.answer")
         board.has("#call-answer .outcome", "Result after ")
-        told = board.do(lambda page: page.inner_text("#call-answer .outcome"))
-        assert "µs" not in told
-        number, unit = told.removeprefix("Result after ").split()
+        text = board.do(lambda page: page.inner_text("#call-answer .outcome"))
+        assert "µs" not in text
+        number, unit = text.removeprefix("Result after ").split()
         assert float(number) * {"ms": 0.001, "s": 1}[unit] >= 0.3
 
 
-def test_a_method_is_called_and_its_result_is_shown(board: Board) -> None:
+def test_result_of_a_call_is_shown(board: Board) -> None:
     board.call("math.add", "[2, 3]")
     board.has("#call-answer .outcome", "Result after ")
     board.has("#call-answer pre", "5")
@@ -111,7 +111,7 @@ def test_a_method_is_called_and_its_result_is_shown(board: Board) -> None:
     board.has("#call-answer pre", '"$base64": "AAE="')
 
 
-def test_a_failure_says_why_and_whether_it_ran(board: Board) -> None:
+def test_failure_shows_reason_and_whether_the_method_ran(board: Board) -> None:
     board.call("demo.fail")
     board.has("#call-answer .outcome", "raised, it ran")
     board.has("#call-answer pre", "no luck")
@@ -123,7 +123,7 @@ def test_a_failure_says_why_and_whether_it_ran(board: Board) -> None:
     board.has("#call-answer .outcome", "timeout, it may have run")
 
 
-def test_a_stream_is_shown_part_by_part(board: Board) -> None:
+def test_stream_is_shown_part_by_part(board: Board) -> None:
     board.call("demo.countdown", "[3]", is_stream=True)
     board.has("#call-answer .outcome", "Stream ended after")
     board.has("#call-answer pre", "1: 3\n2: 2\n3: 1\n4: 0")
@@ -131,14 +131,14 @@ def test_a_stream_is_shown_part_by_part(board: Board) -> None:
     board.has("#call-answer .outcome", "Result after")
 
 
-def test_a_call_can_be_cancelled(board: Board) -> None:
+def test_call_can_be_cancelled(board: Board) -> None:
     board.call("demo.sleep")
     board.has("#call-answer", "Waiting")
     board.do(lambda page: page.get_by_role("button", name="Cancel").click())
     board.has("#call-answer .outcome", "cancelled")
 
 
-def test_what_is_no_json_is_said_and_not_called(board: Board) -> None:
+def test_invalid_json_is_reported_and_not_sent(board: Board) -> None:
     board.choose("math.add")
 
     def act(page: Page) -> None:
@@ -152,7 +152,7 @@ def test_what_is_no_json_is_said_and_not_called(board: Board) -> None:
     board.do(act)
 
 
-def test_what_was_typed_for_a_method_is_there_again(board: Board) -> None:
+def test_arguments_of_a_method_are_restored(board: Board) -> None:
     board.call("math.add", "[40, 2]")
     board.has("#call-answer pre", "42")
     board.choose("text.shout")
@@ -161,7 +161,7 @@ def test_what_was_typed_for_a_method_is_there_again(board: Board) -> None:
     assert board.do(lambda page: page.input_value("#call-body")) == "[40, 2]"
 
 
-def test_publications_are_watched_and_made(board: Board, busy: Hub) -> None:
+def test_publications_are_watched_and_published(board: Board, busy: Hub) -> None:
     with fiveways.connect_sync(busy.url("umq")) as peer:
 
         def watch(page: Page) -> None:
@@ -188,8 +188,8 @@ def test_publications_are_watched_and_made(board: Board, busy: Hub) -> None:
         board.lacks(".chips")
 
 
-def test_many_methods_do_not_slow_it_down(chromium: Chromium) -> None:
-    async def offer(url: str, done: asyncio.Event, ready: asyncio.Event) -> None:
+def test_list_of_many_methods_is_limited(chromium: Chromium) -> None:
+    async def register_many(url: str, done: asyncio.Event, ready: asyncio.Event) -> None:
         async with fiveways.connect(url) as worker:
             await asyncio.gather(*(worker.register(f"many.m{number:04}", len) for number in range(4000)))
             ready.set()
@@ -198,12 +198,12 @@ def test_many_methods_do_not_slow_it_down(chromium: Chromium) -> None:
     async def run(hub: Hub) -> None:
         done, ready = asyncio.Event(), asyncio.Event()
         async with asyncio.TaskGroup() as tasks:
-            tasks.create_task(offer(hub.url("lrpm"), done, ready))
+            tasks.create_task(register_many(hub.url("lrpm"), done, ready))
             await ready.wait()
-            await asyncio.to_thread(look, hub)
+            await asyncio.to_thread(check, hub)
             done.set()
 
-    def look(hub: Hub) -> None:
+    def check(hub: Hub) -> None:
         with watching(chromium, address(hub)) as board:
             board.has("#method-list", "Showing the first 100 of 4,0")
             assert board.do(lambda page: page.locator("#method-options li").count()) == 100
@@ -213,10 +213,10 @@ def test_many_methods_do_not_slow_it_down(chromium: Chromium) -> None:
         asyncio.run(run(hub))
 
 
-# Who may what.
+# Permissions.
 
 
-def test_a_token_lets_one_in_and_is_kept_in_the_tab_alone(chromium: Chromium, tmp_path: Path) -> None:
+def test_token_signs_in_and_is_stored_in_the_tab_only(chromium: Chromium, tmp_path: Path) -> None:
     with serving(*APP, *QUICK, "--config", str(tokens(tmp_path))) as hub, watching(chromium, address(hub)) as board:
         board.has("#login", "This hub requires a token.")
         board.has("#login h2", "Sign-in required")
@@ -234,12 +234,12 @@ def test_a_token_lets_one_in_and_is_kept_in_the_tab_alone(chromium: Chromium, tm
         board.lacks("#login")
         board.call("math.add", "[2, 3]")
         board.has("#call-answer pre", "5")
-        kept = board.do(
+        stored = board.do(
             lambda page: page.evaluate(
                 "[Object.values(sessionStorage), Object.values(localStorage), document.cookie, location.href]"
             )
         )
-        assert kept == [["sesame"], [], "", address(hub)]
+        assert stored == [["sesame"], [], "", address(hub)]
         board.do(lambda page: page.reload())
         board.has("#who", "as operator")
         board.do(lambda page: page.click("#sign"))
@@ -248,7 +248,7 @@ def test_a_token_lets_one_in_and_is_kept_in_the_tab_alone(chromium: Chromium, tm
         assert board.do(lambda page: page.evaluate("Object.values(sessionStorage)")) == []
 
 
-def test_a_viewer_has_no_forms(chromium: Chromium, tmp_path: Path) -> None:
+def test_viewer_without_permissions_has_no_forms(chromium: Chromium, tmp_path: Path) -> None:
     with (
         serving(*APP, *QUICK, "--config", str(tokens(tmp_path))) as hub,
         fiveways.connect_sync(hub.url("umq"), token="sesame") as peer,  # noqa: S106
@@ -265,12 +265,12 @@ def test_a_viewer_has_no_forms(chromium: Chromium, tmp_path: Path) -> None:
         board.lacks("#topic-one details")
         board.has("#topic-one", "You have no permission to subscribe.")
         board.has("#bridges", "umq")
-        # What it may call, it is offered.
+        # It can call the methods that it is allowed to call.
         board.call("hub.stats")
         board.has("#call-answer pre", '"sessions"')
 
 
-def test_who_may_call_nothing_is_told_so(chromium: Chromium, tmp_path: Path) -> None:
+def test_missing_permission_to_call_is_shown(chromium: Chromium, tmp_path: Path) -> None:
     config = str(tokens(tmp_path, "loopback", call="[]", publish='["news.*"]'))
     with serving(*APP, *QUICK, "--config", config) as hub, watching(chromium, address(hub)) as board:
         board.has("#method-one", "You have no permission to call methods.")
@@ -294,10 +294,10 @@ def test_who_may_call_nothing_is_told_so(chromium: Chromium, tmp_path: Path) -> 
         board.has("#protocols", "lrpm-json")
 
 
-# What it survives.
+# Restarts and hostile input.
 
 
-def test_a_hub_that_is_killed_and_started_again(chromium: Chromium) -> None:
+def test_page_reconnects_after_a_restart_of_the_hub(chromium: Chromium) -> None:
     with serving(*APP, *QUICK) as hub:
         port = address(hub).split(":")[2].rstrip("/")
         with watching(chromium, address(hub)) as board:
@@ -308,11 +308,11 @@ def test_a_hub_that_is_killed_and_started_again(chromium: Chromium) -> None:
             hub.signal(signal.SIGKILL)
             board.has("#alert", "The hub cannot be reached.")
             board.has("#countdown", "ry")
-            again = hubs.Hub(hubs.start("serve", "--port", port, *APP, *QUICK))
+            restarted = hubs.Hub(hubs.start("serve", "--port", port, *APP, *QUICK))
             try:
                 board.lacks("#alert")
                 board.has("#state", "Connected")
-                with fiveways.connect_sync(again.url("umq")) as peer:
+                with fiveways.connect_sync(restarted.url("umq")) as peer:
                     peer.call("text.shout", "loud")
                     board.has("#bridges", "umq")
                     peer.publish("news", "good")
@@ -320,18 +320,18 @@ def test_a_hub_that_is_killed_and_started_again(chromium: Chromium) -> None:
                 board.call("math.add", "[2, 3]")
                 board.has("#call-answer pre", "5")
             finally:
-                again.end()
-            # The browser itself tells of connections that could not be made.
-            board.complaints[:] = [each for each in board.complaints if "WebSocket connection to" not in each]
+                restarted.end()
+            # The browser itself reports failed connections.
+            board.errors[:] = [error for error in board.errors if "WebSocket connection to" not in error]
 
 
-def test_nothing_is_asked_while_nobody_looks(chromium: Chromium) -> None:
+def test_hidden_page_does_not_poll(chromium: Chromium) -> None:
     hidden = "Object.defineProperty(document, 'hidden', { get: () => globalThis.isHidden === true })"
 
-    def asked(peer: Any) -> int:  # noqa: ANN401  a client
+    def count_calls(peer: Any) -> int:  # noqa: ANN401  a client
         return int(peer.call("hub.traffic")["observers"]["calls"])
 
-    def turn(page: Page, *, is_hidden: bool) -> None:
+    def set_hidden(page: Page, *, is_hidden: bool) -> None:
         page.evaluate("(so) => { globalThis.isHidden = so; }", is_hidden)
         page.evaluate("() => { document.dispatchEvent(new Event('visibilitychange')); }")
 
@@ -341,18 +341,18 @@ def test_nothing_is_asked_while_nobody_looks(chromium: Chromium) -> None:
         watching(chromium, address(hub), script=hidden) as board,
     ):
         board.has("#protocols", "lrpm-json")
-        board.do(lambda page: turn(page, is_hidden=True))
+        board.do(lambda page: set_hidden(page, is_hidden=True))
         board.do(lambda page: page.wait_for_timeout(500))
-        before = asked(peer)
-        # Longer than it takes to ask twice.
+        before = count_calls(peer)
+        # Longer than two poll intervals.
         board.do(lambda page: page.wait_for_timeout(2500))
-        assert asked(peer) == before
-        board.do(lambda page: turn(page, is_hidden=False))
-        while asked(peer) == before:
+        assert count_calls(peer) == before
+        board.do(lambda page: set_hidden(page, is_hidden=False))
+        while count_calls(peer) == before:
             board.do(lambda page: page.wait_for_timeout(50))
 
 
-def test_nothing_that_a_peer_says_becomes_markup(chromium: Chromium) -> None:
+def test_input_of_peers_does_not_become_markup(chromium: Chromium) -> None:
     with serving(*QUICK) as hub, fiveways.connect_sync(hub.url("umq")) as peer:
 
         def raising() -> None:
@@ -388,16 +388,16 @@ def test_nothing_that_a_peer_says_becomes_markup(chromium: Chromium) -> None:
             assert board.do(lambda page: page.locator("img").count()) == 0
 
 
-# What the pipeline found.
+# Results of the pipeline.
 
 
-def test_results_and_the_report(chromium: Chromium, tmp_path: Path) -> None:
+def test_results_and_the_report_are_shown(chromium: Chromium, tmp_path: Path) -> None:
     result_tables.written(tmp_path)
     (tmp_path / "report.html").write_text(report_page(tmp_path))
     with serving(*QUICK, "--set", f"dashboard.tables={tmp_path}") as hub, watching(chromium, address(hub)) as board:
         board.has("#results-body .lead", "Tables built at 2026-05-02 10:00:00 UTC from 6 journal segments")
         board.has("#results-body .lead", "day 2026-05-02 · 45 calls and 123 messages in total · 3 unreadable · 2 late")
-        told = read(board.do(lambda page: page.inner_text("#results-body")))
+        text = normalize_blanks(board.do(lambda page: page.inner_text("#results-body")))
         for row in (
             "image.scale 4 25.0 % 2.5 s",
             "math.add 40 5.0 % 9 ms",
@@ -406,16 +406,16 @@ def test_results_and_the_report(chromium: Chromium, tmp_path: Path) -> None:
             "ab12cd34ef56 umq 40 of 100 3 ms",
             "umq → nq 40 10.0 % 8 ms",
         ):
-            assert row in told
-        assert result_tables.HOSTILE in told
-        assert "yesterday" not in told
+            assert row in text
+        assert result_tables.HOSTILE in text
+        assert "yesterday" not in text
         board.do(lambda page: page.get_by_role("link", name="Full report").click())
         board.has("h1", "What passed through the hub")
-        # A page in a sandbox has no origin: the hub would let it in nowhere.
+        # A sandboxed page has no origin, so the hub refuses its connections.
         assert board.do(lambda page: page.evaluate("self.origin")) == "null"
 
 
-def test_tables_that_cannot_be_read_are_told_of(chromium: Chromium, tmp_path: Path) -> None:
+def test_unreadable_tables_are_reported(chromium: Chromium, tmp_path: Path) -> None:
     (tmp_path / "_run.json").write_text("nonsense")
     with serving(*QUICK, "--set", f"dashboard.tables={tmp_path}") as hub, watching(chromium, address(hub)) as board:
         board.has("#results-body", "The tables cannot be read. _run.json:")

@@ -1,4 +1,4 @@
-"""The dashboard where something is out of the ordinary: an address without a port, odd names, equal failures."""
+"""Edge cases of the dashboard: URLs without a port, names of JavaScript's own objects, repeated failures."""
 
 from contextlib import closing
 
@@ -6,14 +6,14 @@ import pytest
 from playwright.sync_api import expect
 
 import fiveways
-from tests.integration.web.boards import APP, QUICK, Board, address, evaluated, watching
+from tests.integration.web.boards import APP, QUICK, Board, address, evaluate, watching
 from tests.integration.web.browsers import Chromium
 from tests.support.hubs import Hub, serving
 
-# Where the hub is.
+# URL of the hub.
 
 
-def test_the_hub_is_where_the_page_came_from_on_the_usual_port_too(busy: Hub) -> None:
+def test_page_on_the_default_port_connects_to_its_hub(busy: Hub) -> None:
     port = address(busy).split(":")[2].rstrip("/")
     browser = Chromium(f"--host-resolver-rules=MAP 127.0.0.1:80 127.0.0.1:{port}")
     with closing(browser), watching(browser, "http://127.0.0.1/") as board:
@@ -23,7 +23,7 @@ def test_the_hub_is_where_the_page_came_from_on_the_usual_port_too(busy: Hub) ->
         board.has("#call-answer pre", "5")
 
 
-def test_addresses_of_pages_are_addresses_of_hubs(board: Board) -> None:
+def test_urls_of_pages_become_urls_of_hubs(board: Board) -> None:
     pages = {
         "http://localhost:7500/": "lrpm+ws://localhost:7500",
         "http://hub.example/": "lrpm+ws://hub.example:80",
@@ -33,15 +33,15 @@ def test_addresses_of_pages_are_addresses_of_hubs(board: Board) -> None:
         "http://[::1]/": "lrpm+ws://[::1]:80",
         "https://[2001:db8::1]:8443/": "lrpm+wss://[2001:db8::1]:8443",
     }
-    told = evaluated(board, "place.js", "given.map((each) => at.hubAt(new URL(each)))", list(pages))
-    assert told == list(pages.values())
+    urls = evaluate(board, "place.js", "given.map((each) => at.hubAt(new URL(each)))", list(pages))
+    assert urls == list(pages.values())
 
 
-# Names that JavaScript's own objects have.
+# Names of JavaScript's own objects.
 
 
 @pytest.mark.parametrize("name", ["constructor", "__proto__"])
-def test_a_method_of_any_name_can_be_called(board: Board, busy: Hub, name: str) -> None:
+def test_method_named_like_an_object_property_can_be_called(board: Board, busy: Hub, name: str) -> None:
     with fiveways.connect_sync(busy.url("umq")) as worker:
 
         def shout(text: str) -> str:
@@ -54,10 +54,10 @@ def test_a_method_of_any_name_can_be_called(board: Board, busy: Hub, name: str) 
         board.has("#method-one .doc", "Say it louder.")
 
 
-# Failures that follow each other.
+# Repeated failures.
 
 
-def test_equal_failures_in_a_row_are_one_row(chromium: Chromium) -> None:
+def test_consecutive_equal_failures_are_one_row(chromium: Chromium) -> None:
     with (
         serving(*APP, *QUICK) as hub,
         fiveways.connect_sync(hub.url("umq")) as peer,
@@ -81,12 +81,12 @@ def test_equal_failures_in_a_row_are_one_row(chromium: Chromium) -> None:
         ]
 
 
-def test_only_failures_that_are_alike_are_put_together_at_the_latest_time(board: Board) -> None:
+def test_equal_failures_are_merged_with_the_latest_time(board: Board) -> None:
     first = {"at": 9.0, "method": "a", "caller": "umq", "callee": "nq", "reason": "raised", "text": "x"}
     others = [{**first, key: "y"} for key in first if key != "at"]
-    given = [first, {**first, "at": 8.0}, {**first, "at": 7.0}, *others, first]
-    assert evaluated(board, "history.js", "at.inARow(given)", given) == [
+    failures = [first, {**first, "at": 8.0}, {**first, "at": 7.0}, *others, first]
+    assert evaluate(board, "history.js", "at.inARow(given)", failures) == [
         {**first, "times": 3},
-        *({**each, "times": 1} for each in others),
+        *({**failure, "times": 1} for failure in others),
         {**first, "times": 1},
     ]

@@ -1,4 +1,4 @@
-"""Geometry of the charts: everything that plotly draws stays inside its chart, however the page was loaded."""
+"""Geometry of the charts: all elements that plotly draws stay inside their chart after every kind of load."""
 
 from pathlib import Path
 
@@ -12,7 +12,7 @@ from tests.support.hubs import Hub, serving
 RELOADS = 4
 CHARTS = ("#traffic-chart", "#latency-chart")
 
-# Legends that lie over a table are outside of their chart as well, but a table may be elsewhere on a narrow screen.
+# A legend over a table is also outside of its chart, but on a narrow screen the table may be elsewhere.
 ASTRAY = """() => {
   const box = (each) => each.getBoundingClientRect();
   const isIn = (inner, outer) => inner.left >= outer.left - 1 && inner.right <= outer.right + 1
@@ -33,8 +33,8 @@ ASTRAY = """() => {
 }"""
 
 
-def drawn(board: Board) -> None:
-    """Wait until both charts and a table are there."""
+def wait_for_charts(board: Board) -> None:
+    """Wait until both charts and a table are drawn."""
 
     def wait(page: Page) -> None:
         for chart in CHARTS:
@@ -44,11 +44,11 @@ def drawn(board: Board) -> None:
     board.do(wait)
 
 
-def astray(board: Board) -> list[str]:
-    """Return what lies where it does not belong."""
-    drawn(board)
-    found: list[str] = board.do(lambda page: page.evaluate(ASTRAY))
-    return found
+def misplaced_elements(board: Board) -> list[str]:
+    """Return the elements outside of their container."""
+    wait_for_charts(board)
+    misplaced: list[str] = board.do(lambda page: page.evaluate(ASTRAY))
+    return misplaced
 
 
 @pytest.mark.parametrize("size", [WIDE, NARROW])
@@ -56,11 +56,11 @@ def test_charts_stay_in_their_cards_after_reloads_with_a_warm_cache(
     chromium: Chromium, busy: Hub, size: tuple[int, int]
 ) -> None:
     with watching(chromium, address(busy), size) as board:
-        seen = [astray(board)]
+        misplaced = [misplaced_elements(board)]
         for _ in range(RELOADS):
             board.do(lambda page: page.reload())
-            seen.append(astray(board))
-        assert seen == [[]] * (RELOADS + 1)
+            misplaced.append(misplaced_elements(board))
+        assert misplaced == [[]] * (RELOADS + 1)
 
 
 def test_charts_stay_in_their_cards_after_a_login(chromium: Chromium, tmp_path: Path) -> None:
@@ -69,29 +69,29 @@ def test_charts_stay_in_their_cards_after_a_login(chromium: Chromium, tmp_path: 
             board.do(lambda page: page.fill("#token", "sesame"))
             board.do(lambda page: page.press("#token", "Enter"))
             board.has("#who", "operator")
-            assert astray(board) == []
+            assert misplaced_elements(board) == []
             board.do(lambda page: page.click("#sign"))
             board.lacks("main")
 
 
-def test_charts_wait_for_a_style_sheet_that_comes_late(chromium: Chromium, busy: Hub) -> None:
+def test_charts_wait_for_a_late_style_sheet(chromium: Chromium, busy: Hub) -> None:
     with watching(chromium, address(busy)) as board:
-        drawn(board)
+        wait_for_charts(board)
 
         def reload(page: Page) -> None:
-            held: list[Route] = []
+            held_routes: list[Route] = []
 
             def hold(route: Route) -> None:
-                held.append(route)
+                held_routes.append(route)
 
             page.route("**/dashboard.css", hold)
-            # The sheet is let go only when the chart library has arrived.
+            # The style sheet is released after the chart library has arrived.
             with page.expect_response("**/plotly.js*") as charts:
                 page.evaluate("() => { location.reload(); }")
             charts.value.finished()
             page.wait_for_timeout(500)
-            for route in held:
+            for route in held_routes:
                 route.continue_()
 
         board.do(reload)
-        assert astray(board) == []
+        assert misplaced_elements(board) == []

@@ -1,4 +1,4 @@
-"""The dashboard for all who look at it: on wide, narrow, light and dark screens, and with a keyboard."""
+"""Appearance and accessibility of the dashboard: wide, narrow, light and dark screens, contrast, keyboard."""
 
 import re
 from collections.abc import Iterator
@@ -13,7 +13,7 @@ from fiveways.hub.permissions import Glob
 from fiveways.pipeline.report.section import PROTOCOLS, protocol_class
 from fiveways.pipeline.report.style import STYLE
 from fiveways.runtime.web_pages import WEB
-from tests.integration.web.boards import NARROW, WIDE, Board, address, evaluated, watching
+from tests.integration.web.boards import NARROW, WIDE, Board, address, evaluate, watching
 from tests.integration.web.browsers import Chromium
 from tests.support import result_tables
 from tests.support.hubs import Hub, serving
@@ -57,7 +57,7 @@ CONTRAST = """
 
 @pytest.fixture(scope="module")
 def hub(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Hub]:
-    """A hub with something to show in every panel, long names included."""
+    """A hub with content in every panel, also with long names."""
     out = result_tables.written(tmp_path_factory.mktemp("out"))
     quick = ("--set", "server.drain_timeout=0.1", "--set", f"dashboard.tables={out}")
     with serving("--app", "tests.support.hub_app:app", *quick) as running:
@@ -72,8 +72,8 @@ def hub(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Hub]:
         yield running
 
 
-def used(board: Board) -> None:
-    """Open what can be opened, so that all of it is there to be looked at."""
+def fill_page(board: Board) -> None:
+    """Open all panels and forms, so all elements are visible."""
     board.has("#bridges", "umq36")
     board.has("#results-body", "image.scale")
     board.has("#topic-options", "news.")
@@ -98,14 +98,12 @@ def used(board: Board) -> None:
 
 
 @pytest.mark.parametrize(("size", "scheme"), list(product((WIDE, NARROW), ("light", "dark"))))
-def test_nothing_sticks_out_and_all_text_can_be_read(
-    chromium: Chromium, hub: Hub, size: tuple[int, int], scheme: str
-) -> None:
+def test_elements_fit_and_text_has_contrast(chromium: Chromium, hub: Hub, size: tuple[int, int], scheme: str) -> None:
     with watching(chromium, address(hub), size, scheme) as board:
-        used(board)
+        fill_page(board)
         width = board.do(lambda page: page.evaluate("[document.documentElement.scrollWidth, innerWidth]"))
         assert width == [size[0], size[0]]
-        # What is wider than its card would be cut off, or lie over its neighbour.
+        # An element wider than its card would be cut off, or overlap its neighbour.
         outside = board.do(
             lambda page: page.evaluate(
                 """() => [...document.querySelectorAll(".card *, header *, nav *, #login *")].filter((each) =>
@@ -120,7 +118,7 @@ def test_nothing_sticks_out_and_all_text_can_be_read(
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_an_empty_hub_is_a_page_too(chromium: Chromium, scheme: str) -> None:
+def test_page_of_an_empty_hub(chromium: Chromium, scheme: str) -> None:
     with serving("--set", "server.drain_timeout=0.1") as hub, watching(chromium, address(hub), NARROW, scheme) as board:
         board.has("#topic-list", "fiveways publish lrpm+ws://")
         board.has("#failures", "No call has failed")
@@ -129,23 +127,23 @@ def test_an_empty_hub_is_a_page_too(chromium: Chromium, scheme: str) -> None:
         assert board.do(lambda page: page.evaluate(CONTRAST))[1] == []
 
 
-def test_all_of_it_can_be_used_with_the_keyboard(chromium: Chromium, hub: Hub) -> None:
+def test_page_is_usable_with_the_keyboard(chromium: Chromium, hub: Hub) -> None:
     with watching(chromium, address(hub)) as board:
         board.has("#method-options", "math.add")
 
-        def walk(page: Page, to: str, most: int = 40) -> None:
-            for _ in range(most):
+        def walk(page: Page, selector: str, max_steps: int = 40) -> None:
+            for _ in range(max_steps):
                 page.keyboard.press("Tab")
-                if page.evaluate("(to) => document.activeElement.matches(to)", to):
+                if page.evaluate("(to) => document.activeElement.matches(to)", selector):
                     return
                 shown = page.evaluate(
                     "() => { const style = getComputedStyle(document.activeElement); "
                     "return document.activeElement === document.body || style.outlineStyle !== 'none' }"
                 )
                 assert shown, page.evaluate("document.activeElement.outerHTML.slice(0, 100)")
-            raise AssertionError(f"the tab key does not lead to {to}")
+            raise AssertionError(f"the tab key does not lead to {selector}")
 
-        def story(page: Page) -> None:
+        def steps(page: Page) -> None:
             walk(page, ".skip", 1)
             assert page.evaluate("document.activeElement.getBoundingClientRect().top") >= 0
             page.keyboard.press("Enter")
@@ -169,14 +167,14 @@ def test_all_of_it_can_be_used_with_the_keyboard(chromium: Chromium, hub: Hub) -
             walk(page, "#watch-pattern", 4)
             walk(page, "#topic-one summary", 10)
 
-        board.do(story)
+        board.do(steps)
 
 
-def test_the_list_is_moved_through_by_arrows(chromium: Chromium, hub: Hub) -> None:
+def test_list_is_navigated_with_arrow_keys(chromium: Chromium, hub: Hub) -> None:
     with watching(chromium, address(hub)) as board:
         board.has("#method-options", "math.add")
 
-        def story(page: Page) -> None:
+        def steps(page: Page) -> None:
             page.fill("#method-search", "demo.")
             names = page.locator("#method-options li .name").all_inner_texts()
             page.focus("#method-options")
@@ -190,14 +188,14 @@ def test_the_list_is_moved_through_by_arrows(chromium: Chromium, hub: Hub) -> No
             page.keyboard.press("Enter")
             expect(page.locator("#method-one h3")).to_have_text(names[-1])
 
-        board.do(story)
+        board.do(steps)
 
 
-def test_the_page_has_landmarks_names_and_heads(chromium: Chromium, hub: Hub) -> None:
+def test_page_has_landmarks_names_and_headings(chromium: Chromium, hub: Hub) -> None:
     with watching(chromium, address(hub)) as board:
         board.has("#bridges", "umq36")
 
-        def story(page: Page) -> None:
+        def steps(page: Page) -> None:
             for role in ("banner", "navigation", "main", "contentinfo"):
                 expect(page.get_by_role(role)).to_have_count(1)
             assert page.get_attribute("html", "lang") == "en"
@@ -211,10 +209,10 @@ def test_the_page_has_landmarks_names_and_heads(chromium: Chromium, hub: Hub) ->
             twice = "() => { const all = [...document.querySelectorAll('[id]')].map((each) => each.id); "
             assert page.evaluate(f"{twice} return all.length - new Set(all).size }}") == 0
 
-        board.do(story)
+        board.do(steps)
 
 
-def test_colours_are_those_of_the_report() -> None:
+def test_colours_equal_those_of_the_report() -> None:
     sheet = (WEB / "dashboard" / "dashboard.css").read_text()
     for ours, theirs in zip(_schemes(sheet), _schemes(STYLE), strict=True):
         shared = ours.keys() & theirs.keys()
@@ -227,7 +225,7 @@ def _schemes(style: str) -> list[dict[str, str]]:
     return [dict(re.findall(r"--([\w-]+): (#[0-9a-f]{6})", part)) for part in (light, rest.partition("\n}\n")[0])]
 
 
-# What the page works out by itself, compared with who knows.
+# Values that the page computes, compared with those of the hub and the report.
 
 
 @pytest.fixture(scope="module")
@@ -237,34 +235,34 @@ def page_of(chromium: Chromium, hub: Hub) -> Iterator[Board]:
 
 
 def test_protocols_have_the_colours_of_the_report(page_of: Board) -> None:
-    assert evaluated(page_of, "charts.js", "given.map(at.colourOf)", list(PROTOCOLS)) == list(
+    assert evaluate(page_of, "charts.js", "given.map(at.colourOf)", list(PROTOCOLS)) == list(
         map(protocol_class, PROTOCOLS)
     )
-    assert evaluated(page_of, "charts.js", "at.inOrder(given)", ["zz", *reversed(PROTOCOLS)]) == [*PROTOCOLS, "zz"]
+    assert evaluate(page_of, "charts.js", "at.inOrder(given)", ["zz", *reversed(PROTOCOLS)]) == [*PROTOCOLS, "zz"]
 
 
-def test_patterns_of_rights_mean_here_what_they_mean_in_the_hub(page_of: Board) -> None:
+def test_permission_patterns_match_as_in_the_hub(page_of: Board) -> None:
     patterns = ["*", "", "a", "a*", "*a", "a*b", "a*b*c", "**", "ab*ba", "*.get", "hub.*", "a.*.c", "*aa*aa*"]
     texts = ["", "a", "b", "ab", "aba", "abba", "abc", "a.b.c", "aab", "aaaa", "aaa", "hub.stats", "x.get", "a.c", "*"]
     pairs = [list(pair) for pair in product(patterns, texts)]
-    found = evaluated(page_of, "rights.js", "given.map(([pattern, text]) => at.matches(pattern, text))", pairs)
-    assert found == [Glob(pattern).matches(text) for pattern, text in pairs]
+    matches = evaluate(page_of, "rights.js", "given.map(([pattern, text]) => at.matches(pattern, text))", pairs)
+    assert matches == [Glob(pattern).matches(text) for pattern, text in pairs]
 
 
-def test_percentiles_are_taken_as_the_hub_takes_them(page_of: Board) -> None:
+def test_percentiles_equal_those_of_the_hub(page_of: Board) -> None:
     histogram = Histogram()
-    # The page knows no shortest and no longest: here they are where their buckets begin and end.
+    # The page has no minimum and maximum, so these values are at the bounds of their buckets.
     histogram.add([0.0, 0.0002, 0.003, 0.004, 0.02, 0.02, 0.021, 0.9, BOUNDS[-1]])
     for part in (0.01, 0.25, 0.5, 0.95, 0.99, 1.0):
-        found = evaluated(page_of, "history.js", "at.quantile(...given)", [list(BOUNDS), histogram.counts, part])
-        assert found == pytest.approx(histogram.quantile(part))
+        percentile = evaluate(page_of, "history.js", "at.quantile(...given)", [list(BOUNDS), histogram.counts, part])
+        assert percentile == pytest.approx(histogram.quantile(part))
     longer = [*[0] * len(BOUNDS), 1]
-    assert evaluated(page_of, "history.js", "at.quantile(...given)", [list(BOUNDS), longer, 0.5]) == BOUNDS[-1]
-    assert evaluated(page_of, "history.js", "at.quantile(...given)", [list(BOUNDS), [0] * len(BOUNDS), 0.5]) is None
+    assert evaluate(page_of, "history.js", "at.quantile(...given)", [list(BOUNDS), longer, 0.5]) == BOUNDS[-1]
+    assert evaluate(page_of, "history.js", "at.quantile(...given)", [list(BOUNDS), [0] * len(BOUNDS), 0.5]) is None
 
 
-def test_rates_are_differences_and_begin_anew_with_another_hub(page_of: Board) -> None:
-    story = """(() => {
+def test_rates_are_differences_and_restart_with_the_hub(page_of: Board) -> None:
+    scenario = """(() => {
       const history = new at.History();
       const told = (at, uptime, frames_in, counts) => ({ at, uptime, protocols: { umq: { frames_in, frames_out: 0 } },
         methods: [{ method: "m", calls: frames_in }], topics: [], latency: { bounds: [1, 2], counts } });
@@ -280,12 +278,12 @@ def test_rates_are_differences_and_begin_anew_with_another_hub(page_of: Board) -
         [100, 50, 10, [0, 0, 0]],
         [101, 51, 30, [2, 0, 0]],
         [102, 52, 30, [2, 0, 0]],
-        [103, 1, 5, [0, 0, 0]],  # the hub was started again
+        [103, 1, 5, [0, 0, 0]],  # the hub was restarted
         [104, 2, 6, [0, 1, 0]],
-        [404, 302, 600, [0, 1, 0]],  # nobody looked for a while
+        [404, 302, 600, [0, 1, 0]],  # the page was hidden for a while
         [405, 303, 610, [0, 3, 0]],
     ]
-    rates, points = evaluated(page_of, "history.js", story, given)
+    rates, points = evaluate(page_of, "history.js", scenario, given)
     assert rates == [
         [None, None, None],
         [20, 20, 0.5],
@@ -295,18 +293,18 @@ def test_rates_are_differences_and_begin_anew_with_another_hub(page_of: Board) -
         [None, None, None],
         [10, 10, 1.5],
     ]
-    assert points == 2  # the last one, and the gap before it: the others are too old to be shown
+    assert points == 2  # the last one, and the gap before it; the others are too old
 
 
 def test_numbers_have_units(page_of: Board) -> None:
     given = [0, 0.5, 5.25, 52, 999, 1234, 99_999, 1_234_567, 2.5e9]
-    assert evaluated(page_of, "format.js", "given.map(at.rate)", given) == [
+    assert evaluate(page_of, "format.js", "given.map(at.rate)", given) == [
         *("0/s", "0.5/s", "5.25/s", "52/s", "999/s", "1.23 k/s", "100 k/s", "1.23 M/s", "2.5 G/s")
     ]
-    assert evaluated(page_of, "format.js", "given.map(at.bytes)", [0, 900, 1500]) == ["0 B", "900 B", "1.5 kB"]
+    assert evaluate(page_of, "format.js", "given.map(at.bytes)", [0, 900, 1500]) == ["0 B", "900 B", "1.5 kB"]
     times = [2e-6, 0.00095, 0.0123, 1, 61, 600, 8000, 200_000, None]
-    assert evaluated(page_of, "format.js", "given.map(at.duration)", times) == [
+    assert evaluate(page_of, "format.js", "given.map(at.duration)", times) == [
         *("2 µs", "950 µs", "12.3 ms", "1 s", "61 s", "10 min", "2 h", "2 d", "–")
     ]
-    assert evaluated(page_of, "format.js", "given.map(at.count)", [12_345, 1_234_567]) == ["12,345", "1.23 M"]
-    assert evaluated(page_of, "format.js", "at.pretty(given, 5)", "x" * 10) == '"xxxx\n… 7 more characters'
+    assert evaluate(page_of, "format.js", "given.map(at.count)", [12_345, 1_234_567]) == ["12,345", "1.23 M"]
+    assert evaluate(page_of, "format.js", "at.pretty(given, 5)", "x" * 10) == '"xxxx\n… 7 more characters'

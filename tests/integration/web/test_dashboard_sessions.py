@@ -1,4 +1,4 @@
-"""Sessions and failures on the dashboard: who they are, what a failure links to, and what the page itself adds."""
+"""Sessions and failures on the dashboard: names, details, links to a trace, and traffic of the page itself."""
 
 import re
 from pathlib import Path
@@ -12,8 +12,8 @@ from tests.integration.web.browsers import Chromium
 from tests.support.hubs import Hub, run, serving
 
 HOSTILE = "<img src=x onerror='hit = 1'>\u202e\x00</td>"
-SHOWN = "<img src=x onerror='hit = 1'>\\u202e\\u0000</td>"
-BLIND = """
+ESCAPED = "<img src=x onerror='hit = 1'>\\u202e\\u0000</td>"
+RESTRICTED = """
 [[auth.identity]]
 name = "blind"
 token = "blindfold"
@@ -24,8 +24,8 @@ subscribe = []
 """
 
 
-def opened(board: Board, place: str, text: str) -> str:
-    """Open the details of the first row with this text; return what they say."""
+def open_details(board: Board, place: str, text: str) -> str:
+    """Open the details of the first row with this text; return their text."""
 
     def act(page: Page) -> str:
         row = page.locator(f"{place} tbody tr", has_text=text).first
@@ -57,7 +57,7 @@ def test_session_shows_name_address_time_and_registrations(chromium: Chromium) -
             assert re.fullmatch(r"127\.0\.0\.1:\d+", row[4])
             assert re.fullmatch(r"\d\d:\d\d:\d\d", row[5])
             assert row[7] == "orders.*"
-            opened(board, "#peers", "thumbnailer")
+            open_details(board, "#peers", "thumbnailer")
             # The list has a few names; the details have all of them.
             board.has("#peers .details", "image.scale7")
             board.has("#peers .details", row[4])
@@ -73,19 +73,19 @@ def test_hostile_name_of_a_session_stays_text(chromium: Chromium, busy: Hub, pro
         peer.register(f"evil.{protocol}", len)
         with pytest.raises(fiveways.CallError):
             peer.call(f"evil.{protocol}")  # without an argument for `len`
-        board.has("#peers", SHOWN)
-        opened(board, "#peers", SHOWN)
-        board.has("#peers .details h4", SHOWN)
-        opened(board, "#failures", f"evil.{protocol}")
-        board.has("#failures .details", SHOWN)
+        board.has("#peers", ESCAPED)
+        open_details(board, "#peers", ESCAPED)
+        board.has("#peers .details h4", ESCAPED)
+        open_details(board, "#failures", f"evil.{protocol}")
+        board.has("#failures .details", ESCAPED)
         assert board.do(lambda page: page.evaluate("globalThis.hit ?? 0")) == 0
         assert board.do(lambda page: page.locator("img").count()) == 0
         assert "\u202e" not in board.do(lambda page: page.content())
 
 
-def test_names_and_addresses_are_only_for_those_who_may_call_hub_peers(chromium: Chromium, tmp_path: Path) -> None:
+def test_names_and_addresses_need_permission_to_call_hub_peers(chromium: Chromium, tmp_path: Path) -> None:
     config = tokens(tmp_path)
-    config.write_text(config.read_text() + BLIND)
+    config.write_text(config.read_text() + RESTRICTED)
     script = "sessionStorage.setItem('fiveways.token', 'blindfold')"
     with (
         serving(*APP, *QUICK, "--config", str(config)) as hub,
@@ -99,7 +99,7 @@ def test_names_and_addresses_are_only_for_those_who_may_call_hub_peers(chromium:
         with pytest.raises(fiveways.CallError):
             peer.call("demo.fail")
         board.has("#peers", "You are not allowed to call hub.peers.")
-        assert me["peer"] in opened(board, "#failures", "demo.fail")
+        assert me["peer"] in open_details(board, "#failures", "demo.fail")
         page = board.do(lambda page: page.content())
         assert "very secret" not in page
         assert me["address"] not in page
@@ -126,12 +126,12 @@ def test_failure_links_to_its_trace(chromium: Chromium, tmp_path: Path) -> None:
         with pytest.raises(fiveways.CallError):
             caller.call("game.play")
         board.has("#failures", "game.play")
-        told = opened(board, "#failures", "game.play")
-        assert re.search(r"Caller\s+lrpm-json session [0-9a-f]{12}", told)
-        assert re.search(r"Callee\s+umq session [0-9a-f]{12} \(“croupier”, 127\.0\.0\.1:\d+\)", told)
-        assert re.search(r"Reason\s+raised", told)
-        assert re.search(r"Text\s+no luck today", told)
-        assert re.search(r"Time\s+\d+ \w+ \d{4}, \d\d:\d\d:\d\d\.\d{3}", told)
+        details = open_details(board, "#failures", "game.play")
+        assert re.search(r"Caller\s+lrpm-json session [0-9a-f]{12}", details)
+        assert re.search(r"Callee\s+umq session [0-9a-f]{12} \(“croupier”, 127\.0\.0\.1:\d+\)", details)
+        assert re.search(r"Reason\s+raised", details)
+        assert re.search(r"Text\s+no luck today", details)
+        assert re.search(r"Time\s+\d+ \w+ \d{4}, \d\d:\d\d:\d\d\.\d{3}", details)
         legs = board.do(lambda page: page.locator("#failures .legs li").all_inner_texts())
         assert ["called game.play" in legs[0], "forwarded the call to umq" in legs[1], "failed after" in legs[2]] == [
             True
@@ -147,25 +147,25 @@ def test_failure_links_to_its_trace(chromium: Chromium, tmp_path: Path) -> None:
     assert "lrpm-json" in out
 
 
-def test_failure_without_a_journal_or_an_operation_says_so(chromium: Chromium, busy: Hub) -> None:
+def test_failure_without_journal_or_operation_has_no_trace_command(chromium: Chromium, busy: Hub) -> None:
     with fiveways.connect_sync(busy.url("umq")) as peer, watching(chromium, address(busy)) as board:
         for method in ("demo.fail", "no.such"):
             with pytest.raises(fiveways.CallError):
                 peer.call(method)
-        assert "The hub writes no journal" in opened(board, "#failures", "demo.fail")
-        refused = opened(board, "#failures", "no.such")
+        assert "The hub writes no journal" in open_details(board, "#failures", "demo.fail")
+        refused = open_details(board, "#failures", "no.such")
         assert "the hub refused the call before routing it" in refused
         assert "fiveways trace" not in refused
 
 
 def test_details_are_opened_and_closed_with_the_keyboard(chromium: Chromium, busy: Hub) -> None:
     with fiveways.connect_sync(busy.url("umq")) as peer, watching(chromium, address(busy)) as board:
-        # Nobody else calls this method: a later failure would become the first row.
+        # No other test calls this method: a later failure would become the first row.
         with pytest.raises(fiveways.CallError):
             peer.call("keyboard.press")
         board.has("#failures", "keyboard.press")
 
-        def story(page: Page) -> None:
+        def steps(page: Page) -> None:
             button = page.locator("#failures button.row").first
             button.focus()
             page.keyboard.press("Enter")
@@ -177,7 +177,7 @@ def test_details_are_opened_and_closed_with_the_keyboard(chromium: Chromium, bus
             expect(button).to_be_focused()
             expect(button).to_have_attribute("aria-expanded", "false")
 
-        board.do(story)
+        board.do(steps)
 
 
 # The page itself.
@@ -212,7 +212,7 @@ def test_traffic_of_the_page_itself_is_not_counted(chromium: Chromium) -> None:
         board.do(lambda page: expect(page.locator("#method-options")).to_contain_text("hub.traffic"))
         listed = board.do(lambda page: page.locator("#method-options li").all_inner_texts())
         assert [each for each in listed if "/s" in each] == []
-        # A call that somebody makes with the form is one of theirs.
+        # A call by the form counts as traffic of the user.
         board.call("hub.echo", "1")
         board.has("#call-answer .outcome", "Result")
 

@@ -1,4 +1,4 @@
-"""The dashboard when things are not as they should be: a hub that goes, names that mislead, no answers."""
+"""The dashboard with problems: a stopped hub, misleading names, missing answers."""
 
 import signal
 from typing import Any
@@ -12,35 +12,35 @@ from tests.integration.web.browsers import Chromium
 from tests.support.hubs import Hub, serving
 
 
-def evaluated(board: Board, text: str, given: Any = None) -> Any:  # noqa: ANN401  JSON
-    return board.do(lambda page: page.evaluate(text, given))
+def evaluate(board: Board, text: str, argument: Any = None) -> Any:  # noqa: ANN401  JSON
+    return board.do(lambda page: page.evaluate(text, argument))
 
 
-def forgive(board: Board) -> None:
-    """The browser itself tells of connections that could not be made."""
-    board.complaints[:] = [each for each in board.complaints if "WebSocket connection to" not in each]
+def ignore_connection_errors(board: Board) -> None:
+    """Remove errors of failed connections, which the browser itself reports."""
+    board.errors[:] = [error for error in board.errors if "WebSocket connection to" not in error]
 
 
-# A hub that goes.
+# A hub that stops.
 
 
 @pytest.mark.parametrize("size", [WIDE, NARROW])
-def test_a_lost_hub_is_seen_wherever_one_is_on_the_page(chromium: Chromium, size: tuple[int, int]) -> None:
+def test_connection_loss_is_visible_at_any_scroll_position(chromium: Chromium, size: tuple[int, int]) -> None:
     with serving(*APP, *QUICK) as hub, watching(chromium, address(hub), size) as board:
         board.has("#method-options", "math.add")
-        evaluated(board, "scrollTo({ top: document.body.scrollHeight, behavior: 'instant' })")
+        evaluate(board, "scrollTo({ top: document.body.scrollHeight, behavior: 'instant' })")
         number = "getComputedStyle(document.querySelector('#tiles dd')).color"
-        fresh = evaluated(board, number)
+        fresh = evaluate(board, number)
         hub.signal(signal.SIGKILL)
         board.has("#alert", "The hub cannot be reached.")
         board.do(lambda page: expect(page.locator("#alert")).to_be_in_viewport())
-        top, below = evaluated(board, "['#alert', '#parts'].map((each) => document.querySelector(each).offsetTop)")
+        top, below = evaluate(board, "['#alert', '#parts'].map((each) => document.querySelector(each).offsetTop)")
         assert below > top
-        assert evaluated(board, number) != fresh
-        forgive(board)
+        assert evaluate(board, number) != fresh
+        ignore_connection_errors(board)
 
 
-def test_a_hub_that_ends_its_last_calls_is_told_of(chromium: Chromium) -> None:
+def test_draining_hub_is_reported(chromium: Chromium) -> None:
     with (
         serving(*APP, "--set", "server.drain_timeout=600") as hub,
         watching(chromium, address(hub)) as board,
@@ -52,10 +52,10 @@ def test_a_hub_that_ends_its_last_calls_is_told_of(chromium: Chromium) -> None:
         board.has("#state", "Shutting down")
         board.do(lambda page: page.get_by_role("button", name="Cancel").click())
         board.has("#alert", "The hub cannot be reached.")
-        forgive(board)
+        ignore_connection_errors(board)
 
 
-# Much to show in little room.
+# Much content in little space.
 
 FULL = """async (protocols) => {
   const { Panels } = await import("/dashboard/panels.js");
@@ -81,11 +81,11 @@ FULL = """async (protocols) => {
 
 
 @pytest.mark.parametrize("width", [820, 1024, 1280, 1440, 1920])
-def test_all_protocols_at_once_fit_their_cards(chromium: Chromium, busy: Hub, width: int) -> None:
+def test_all_protocols_fit_their_cards(chromium: Chromium, busy: Hub, width: int) -> None:
     protocols = ["umq36", "umq", "lrpm-json", "lrpm-cbor", "mqtt-rpc", "nq", "zmq", "app", "hub"]
     with watching(chromium, address(busy), (width, 900)) as board:
         board.has("#protocols", "lrpm-json")
-        wide, lines = evaluated(board, FULL, protocols)
+        wide, lines = evaluate(board, FULL, protocols)
         assert wide == []
         if width >= 1280:
             assert lines == []
@@ -94,14 +94,14 @@ def test_all_protocols_at_once_fit_their_cards(chromium: Chromium, busy: Hub, wi
 # Methods that cannot be called.
 
 
-def test_as_long_as_none_is_chosen_nothing_is_said_of_one(board: Board) -> None:
+def test_no_method_is_described_before_one_is_selected(board: Board) -> None:
     assert board.do(lambda page: page.inner_text("#method-one h3")) == "No method selected"
     board.has("#method-one .doc", "Select a method to read")
-    board.do(lambda page: page.wait_for_timeout(1500))  # until it is drawn once more
+    board.do(lambda page: page.wait_for_timeout(1500))  # until the next poll has drawn it
     board.has("#method-one .doc", "Select a method to read")
 
 
-def test_what_nobody_offers_any_more_comes_last_and_has_no_form(board: Board, busy: Hub) -> None:
+def test_unregistered_method_is_last_and_has_no_form(board: Board, busy: Hub) -> None:
     with fiveways.connect_sync(busy.url("umq")) as caller:
         with fiveways.connect_sync(busy.url("umq")) as worker:
             worker.register("aa.short_lived", lambda: 1)
@@ -114,14 +114,14 @@ def test_what_nobody_offers_any_more_comes_last_and_has_no_form(board: Board, bu
         board.do(lambda page: page.fill("#method-search", ""))
         board.has("#method-options li:last-child", "aa.short_lived")
         board.has("#method-options li:last-child", "gone")
-        # It is there again, and so is the form.
+        # The method is registered again, so the form is back.
         caller.register("aa.short_lived", lambda: 2)
         board.do(lambda page: expect(page.locator("#method-one form")).to_be_visible())
         board.call("aa.short_lived")
         board.has("#call-answer pre", "2")
 
 
-def test_names_that_lrpm_cannot_spell_are_told_so(board: Board, busy: Hub) -> None:
+def test_names_that_lrpm_cannot_encode_are_reported(board: Board, busy: Hub) -> None:
     with fiveways.connect_sync(busy.url("umq")) as worker:
         worker.register("größe.messen", lambda: 1)
         worker.call("größe.messen")
@@ -130,7 +130,7 @@ def test_names_that_lrpm_cannot_spell_are_told_so(board: Board, busy: Hub) -> No
         board.lacks("#method-one form")
 
 
-# Answers of discovery.
+# Results of discovery.
 
 INSTEAD = """
 const send = WebSocket.prototype.send;
@@ -140,54 +140,54 @@ WebSocket.prototype.send = function (data) {
 """
 
 
-def test_discovery_that_fails_is_told_of(chromium: Chromium, busy: Hub) -> None:
+def test_failed_discovery_is_reported(chromium: Chromium, busy: Hub) -> None:
     with watching(chromium, address(busy), script=INSTEAD) as board:
         board.has("#method-list .problem", "hub.discover failed: no such method, there is no method test.instead")
 
 
-def test_a_list_that_was_too_long_says_how_much_is_missing(chromium: Chromium, busy: Hub) -> None:
-    told = {"methods": ["math.add"], "routes": [], "more": 1200}
+def test_truncated_list_shows_the_number_of_missing_methods(chromium: Chromium, busy: Hub) -> None:
+    listing = {"methods": ["math.add"], "routes": [], "more": 1200}
     with fiveways.connect_sync(busy.url("lrpm")) as worker:
-        worker.register("test.instead", lambda name="": told | {"asked": name})
+        worker.register("test.instead", lambda name="": listing | {"asked": name})
         worker.call("text.shout", "loud")
         with watching(chromium, address(busy), script=INSTEAD) as board:
             board.has("#method-list > .more", "1,200 more methods are not listed.")
-            # It may be among those that are not listed.
+            # The method may be among those that are not listed.
             board.choose("text.shout")
             board.do(lambda page: expect(page.locator("#method-one form")).to_be_visible())
 
 
-# Texts that mislead.
+# Misleading texts.
 
-TURNED = "safe\u202egpj.exe"
-SHOWN = "safe\\u202egpj.exe"
+REVERSED = "safe\u202egpj.exe"
+ESCAPED = "safe\\u202egpj.exe"
 
 
-def test_text_that_would_turn_others_round_is_shown_as_it_is(board: Board, busy: Hub) -> None:
+def test_bidirectional_control_characters_are_escaped(board: Board, busy: Hub) -> None:
     def raising() -> None:
-        raise fiveways.Fail(f"{TURNED}\x00\x07\x9b\u2066")
+        raise fiveways.Fail(f"{REVERSED}\x00\x07\x9b\u2066")
 
-    raising.__doc__ = f"First.\nSecond {TURNED}"
+    raising.__doc__ = f"First.\nSecond {REVERSED}"
     with fiveways.connect_sync(busy.url("umq")) as peer:
-        # The hub refuses such names, but not such texts.
+        # The hub refuses such names, but accepts such texts.
         peer.register("evil:turning", raising)
         board.do(lambda page: page.fill("#watch-pattern", "news.turning"))
         board.do(lambda page: page.press("#watch-pattern", "Enter"))
         board.has(".chips", "news.turning")
-        peer.publish("news.turning", {"text": TURNED})
-        board.has("#topic-one table", SHOWN)
+        peer.publish("news.turning", {"text": REVERSED})
+        board.has("#topic-one table", ESCAPED)
         board.call("evil.turning")
-        board.has("#call-answer pre", SHOWN + r"\u0000\u0007\u009b\u2066")
-        board.has("#method-one .doc", f"First.\nSecond {SHOWN}")
-        board.has("#failures", SHOWN)
+        board.has("#call-answer pre", ESCAPED + r"\u0000\u0007\u009b\u2066")
+        board.has("#method-one .doc", f"First.\nSecond {ESCAPED}")
+        board.has("#failures", ESCAPED)
         assert "\u202e" not in board.do(lambda page: page.content())
-        # Letters that are read from right to left are not marks, and stay where they are.
+        # Right-to-left letters are not control characters, and stay in their element.
         loose = """() => [...document.querySelectorAll(".name, td, .doc, pre, .problem")]
           .filter((each) => getComputedStyle(each).unicodeBidi !== "isolate").map((each) => each.outerHTML)"""
-        assert evaluated(board, loose) == []
+        assert evaluate(board, loose) == []
 
 
-# Arguments that are none.
+# Invalid arguments.
 
 
 @pytest.mark.parametrize(
@@ -200,19 +200,19 @@ def test_text_that_would_turn_others_round_is_shown_as_it_is(board: Board, busy:
         ('"\\\\\\"' + "[" * 5000 + '"', ""),
     ],
 )
-def test_what_is_wrong_with_arguments_is_said_in_words(board: Board, text: str, problem: str) -> None:
-    told = "async (text) => (await import('/dashboard/format.js')).fromJson(text)[1]"
-    found = evaluated(board, told, text)
-    assert found.startswith(problem)
-    assert bool(found) == bool(problem)
+def test_invalid_arguments_are_explained(board: Board, text: str, problem: str) -> None:
+    script = "async (text) => (await import('/dashboard/format.js')).fromJson(text)[1]"
+    problem_text = evaluate(board, script, text)
+    assert problem_text.startswith(problem)
+    assert bool(problem_text) == bool(problem)
 
 
-def test_one_of_a_kind_is_not_many(board: Board) -> None:
-    told = """async (subscriptions) => {
+def test_counts_have_singular_and_plural(board: Board) -> None:
+    script = """async (subscriptions) => {
       const { Panels } = await import("/dashboard/panels.js");
       document.getElementById("tiles").replaceChildren();
       new Panels({}).stats({ open_calls: 0, owed: 0, sessions: 1, offers: 1, subscriptions });
       return document.querySelector("#tiles .below").textContent;
     }"""
-    assert evaluated(board, told, 1) == "1 method, 1 subscription"
-    assert evaluated(board, told, 2) == "1 method, 2 subscriptions"
+    assert evaluate(board, script, 1) == "1 method, 1 subscription"
+    assert evaluate(board, script, 2) == "1 method, 2 subscriptions"

@@ -1,4 +1,4 @@
-"""fiveways.js does what the Python client does, in each of its protocols, in Node and in Chromium."""
+"""fiveways.js has the features of the Python client, in each of its protocols, in Node.js and in Chromium."""
 
 import pytest
 
@@ -30,5 +30,5 @@ VERBS = [
 
 @pytest.mark.parametrize("case", VERBS)
 @pytest.mark.parametrize("scheme", SCHEMES)
-def test_a_verb(engine: Engine, hub: Hub, scheme: str, case: str) -> None:
+def test_feature(engine: Engine, hub: Hub, scheme: str, case: str) -> None:
     run(engine, case, url=hub.url(scheme))

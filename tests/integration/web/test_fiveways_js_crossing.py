@@ -1,4 +1,4 @@
-"""What a page offers is there for the Python client in every protocol, and the other way round."""
+"""Methods of a page are available to the Python client in every protocol, and vice versa."""
 
 import asyncio
 import json
@@ -7,7 +7,7 @@ from itertools import count
 import pytest
 
 import fiveways
-from tests.integration.web.engines import Engine, Story, run
+from tests.integration.web.engines import Engine, Scenario, run
 from tests.support.hubs import Hub
 from tests.support.raw_peers import connected
 
@@ -23,10 +23,10 @@ def new_name(engine: Engine) -> str:
 
 @pytest.mark.parametrize("other", OTHERS)
 @pytest.mark.parametrize("scheme", SCHEMES)
-def test_a_page_serves_python(engine: Engine, hub: Hub, scheme: str, other: str) -> None:
+def test_page_serves_python(engine: Engine, hub: Hub, scheme: str, other: str) -> None:
     name = new_name(engine)
-    story = Story(engine, "offering", {"url": hub.url(scheme), "name": name})
-    story.said("ready")
+    scenario = Scenario(engine, "offering", {"url": hub.url(scheme), "name": name})
+    scenario.wait_for("ready")
     with fiveways.connect_sync(hub.url(other), timeout=20.0) as peer:
         assert peer.call(f"{name}.add", [2, 3]) == 5
         for value in (None, "text", "1", [b"\x00\xff", {"$base64": "x"}], 2**70, {"a": [1.5, "é"]}):
@@ -43,21 +43,21 @@ def test_a_page_serves_python(engine: Engine, hub: Hub, scheme: str, other: str)
         peer.publish(f"{name}.news.Rain", {"mm": 3})
         with peer.subscribe(f"{name}.seen") as events:
             assert next(iter(events)).data == [f"{name}.news.Rain", {"mm": 3}]
-    story.tell("done")
-    story.end()
+    scenario.signal("done")
+    scenario.end()
 
 
 @pytest.mark.parametrize("scheme", SCHEMES)
-def test_page_did_not_run_a_method_whose_arguments_it_cannot_read(engine: Engine, hub: Hub, scheme: str) -> None:
+def test_page_does_not_run_a_method_with_unreadable_arguments(engine: Engine, hub: Hub, scheme: str) -> None:
     name = new_name(engine)
-    story = Story(engine, "offering", {"url": hub.url(scheme), "name": name})
-    story.said("ready")
+    scenario = Scenario(engine, "offering", {"url": hub.url(scheme), "name": name})
+    scenario.wait_for("ready")
 
     async def ask() -> str:
         peer = await connected(hub.url("umq").removeprefix("umq+"))
         peer.text("H1.0.0\n")
         await peer.heard()
-        # Well-formed, so the hub passes it on; but no bytes are written so.
+        # Well-formed, so the hub forwards it, but not valid base64.
         peer.text(f'M1\n{name}:echo\n{{"$base64":"?"}}')
         answer = await peer.heard()
         peer.text("M2\nhub:publish\n" + json.dumps({"topic": f"{name}.news.over", "data": None}))
@@ -66,8 +66,8 @@ def test_page_did_not_run_a_method_whose_arguments_it_cannot_read(engine: Engine
         return answer
 
     assert asyncio.run(ask()).startswith("!1\n13 ")
-    story.tell("done")
-    story.end()
+    scenario.signal("done")
+    scenario.end()
 
 
 @pytest.mark.parametrize("other", OTHERS)
@@ -75,8 +75,8 @@ def test_page_did_not_run_a_method_whose_arguments_it_cannot_read(engine: Engine
 def test_python_serves_a_page(engine: Engine, hub: Hub, scheme: str, other: str) -> None:
     name = f"{new_name(engine)}.greetSomebody"
 
-    def greet(who: str, times: int = 1) -> str:
-        return f"hello {who}" * times
+    def greet(person: str, times: int = 1) -> str:
+        return f"hello {person}" * times
 
     with fiveways.connect_sync(hub.url(other), timeout=20.0) as peer:
         peer.register(name, greet)

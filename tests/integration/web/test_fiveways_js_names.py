@@ -1,19 +1,19 @@
-"""fiveways.js is told names that JavaScript's own objects have, and takes them for nothing else than names."""
+"""fiveways.js treats names of JavaScript's own object properties like any other name."""
 
 from typing import Any
 
 import pytest
 
 import fiveways
-from tests.integration.web.engines import Engine, Story, run
-from tests.integration.web.fakes import Answerer, Partner, serving
+from tests.integration.web.engines import Engine, Scenario, run
+from tests.integration.web.fakes import AnsweringHub, ScriptedNqHub, serving
 from tests.support.hubs import Hub
 
 OWN = ["constructor", "toString", "__proto__", "valueOf", "hasOwnProperty"]
 PLACES = "".join(f"<{{{name}}}>" for name in OWN)
 EMPTY = "<>" * len(OWN)
 ODD = {"toString": 1, "valueOf": 2}
-"""Nothing can make a text of it."""
+"""An object that cannot be converted to text."""
 
 
 def raised(name: str, message: str) -> dict[str, object]:
@@ -26,7 +26,9 @@ def failed(reason: str, ran: str, message: str) -> dict[str, object]:
 
 @pytest.mark.parametrize("scheme", ["lrpm+ws", "nq+ws", "nq+http"])
 @pytest.mark.parametrize("name", ["constructor", "__proto__"])
-def test_a_method_that_ran_and_failed_by_such_a_name_has_run(engine: Engine, hub: Hub, scheme: str, name: str) -> None:
+def test_error_named_like_a_property_means_that_the_method_ran(
+    engine: Engine, hub: Hub, scheme: str, name: str
+) -> None:
     with fiveways.connect_sync(hub.url("lrpm")) as worker:
 
         def fail() -> None:
@@ -36,18 +38,18 @@ def test_a_method_that_ran_and_failed_by_such_a_name_has_run(engine: Engine, hub
         assert run(engine, "outcomes", url=hub.url(scheme), names=["odd.failure"]) == [raised(name, "sold out")]
 
 
-def test_a_method_may_have_such_a_name(engine: Engine, hub: Hub) -> None:
-    story = Story(engine, "offering", {"url": hub.url("lrpm+ws"), "name": "constructor.__proto__"})
-    story.said("ready")
+def test_method_named_like_a_property(engine: Engine, hub: Hub) -> None:
+    scenario = Scenario(engine, "offering", {"url": hub.url("lrpm+ws"), "name": "constructor.__proto__"})
+    scenario.wait_for("ready")
     with fiveways.connect_sync(hub.url("umq")) as peer:
         assert peer.call("constructor.__proto__.echo", "x") == "x"
         assert peer.discover("constructor.__proto__.add").doc == "Add two numbers."
         peer.publish("constructor.__proto__.news.today", 1)
-    story.tell("done")
-    story.end()
+    scenario.signal("done")
+    scenario.end()
 
 
-def test_answers_in_lrpm(engine: Engine) -> None:
+def test_responses_in_lrpm(engine: Engine) -> None:
     note = {"progress": True, "code": "half", "text": f"{{0}} {{1}} {PLACES}", "args": ["a"]}
     odd = {"__proto__": {"progress": True, "part": 1}, "constructor": 1, "text": ODD, "attachments": ODD}
     answers: dict[str, tuple[list[list[Any]], dict[str, object]]] = {
@@ -63,10 +65,10 @@ def test_answers_in_lrpm(engine: Engine) -> None:
             {"value": '{"__proto__":{"a":1},"constructor":2}'},
         ),
     }
-    hub = Answerer({name: said for name, (said, _) in answers.items()})
+    hub = AnsweringHub({name: frames for name, (frames, _) in answers.items()})
     with serving(hub):
-        told = run(engine, "outcomes", url=f"lrpm+{hub.url}", names=list(answers))
-    assert told == [wanted for _, wanted in answers.values()]
+        outcomes = run(engine, "outcomes", url=f"lrpm+{hub.url}", names=list(answers))
+    assert outcomes == [expected for _, expected in answers.values()]
 
 
 @pytest.mark.parametrize(
@@ -74,12 +76,12 @@ def test_answers_in_lrpm(engine: Engine) -> None:
     [[20, ["hub.err.denied"], None, {}], [20, None, None, {}], ["constructor", 1], ["__proto__", 1]],
     ids=["a list", "nothing", "constructor", "proto"],
 )
-def test_what_is_no_message_in_lrpm_tells_nothing_about_the_call(engine: Engine, said: list[Any]) -> None:
-    hub = Answerer({"some.method": [said]})
+def test_invalid_lrpm_message_leaves_the_execution_unknown(engine: Engine, said: list[Any]) -> None:
+    hub = AnsweringHub({"some.method": [said]})
     with serving(hub):
-        (told,) = run(engine, "outcomes", url=f"lrpm+{hub.url}", names=["some.method"])
-    assert (told["reason"], told["ran"]) == ("lost", "unknown")
-    assert "broke the protocol" in told["message"]
+        (outcome,) = run(engine, "outcomes", url=f"lrpm+{hub.url}", names=["some.method"])
+    assert (outcome["reason"], outcome["ran"]) == ("lost", "unknown")
+    assert "broke the protocol" in outcome["message"]
 
 
 def test_failures_in_nq(engine: Engine) -> None:
@@ -89,14 +91,14 @@ def test_failures_in_nq(engine: Engine) -> None:
         *(({**fatal, "type": "app", "err": name}, raised(name, EMPTY)) for name in OWN),
         ({"type": "remote", "fatal": True, "err": "denied"}, failed("denied", "no", "denied")),
     ]
-    hub = Partner()
+    hub = ScriptedNqHub()
     with serving(hub):
         names = [f"some.method{at}" for at in range(len(errors))]
-        story = Story(engine, "outcomes", {"url": f"nq+{hub.url}", "names": names})
+        scenario = Scenario(engine, "outcomes", {"url": f"nq+{hub.url}", "names": names})
         for name, (error, _) in zip(names, errors, strict=True):
             r = hub.next(t=name.replace(".", "-"))["r"]
-            hub.say({"a": f"run-{r}", "i": r, "e": error})
-        assert story.end() == [wanted for _, wanted in errors]
+            hub.send({"a": f"run-{r}", "i": r, "e": error})
+        assert scenario.end() == [expected for _, expected in errors]
 
 
 @pytest.mark.parametrize(
@@ -109,13 +111,13 @@ def test_failures_in_nq(engine: Engine) -> None:
     ],
     ids=["type", "err", "args", "text"],
 )
-def test_an_error_that_nobody_can_read_is_no_answer(engine: Engine, odd: dict[str, Any]) -> None:
-    hub = Partner()
+def test_unreadable_nq_error_is_not_a_response(engine: Engine, odd: dict[str, Any]) -> None:
+    hub = ScriptedNqHub()
     with serving(hub):
-        story = Story(engine, "outcomes", {"url": f"nq+{hub.url}", "names": ["some.method"]})
+        scenario = Scenario(engine, "outcomes", {"url": f"nq+{hub.url}", "names": ["some.method"]})
         r = hub.next(t="some-method")["r"]
-        hub.say({**odd, "i": r}, {"t": ODD, "p": "x"}, {"t": ODD, "i": "x"})
+        hub.send({**odd, "i": r}, {"t": ODD, "p": "x"}, {"t": ODD, "i": "x"})
         assert hub.next(t=None)["e"]["err"] == "malformed"
         assert hub.next(t=None)["e"]["note"] == "unknown"
-        hub.say({"a": "run-2", "i": r, "d": 5})
-        assert story.end() == [{"value": "5"}]
+        hub.send({"a": "run-2", "i": r, "d": 5})
+        assert scenario.end() == [{"value": "5"}]

@@ -1,4 +1,4 @@
-"""fiveways.js, when the hub is killed, comes back, is another one, keeps people out, or talks nonsense."""
+"""fiveways.js with a hub that is killed, restarted, replaced, closed to the client, or sends invalid frames."""
 
 import signal
 from collections.abc import Callable
@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from chaos.processes import low_port
-from tests.integration.web.engines import Engine, Story, run, site
-from tests.integration.web.fakes import Fake, serving
+from tests.integration.web.engines import Engine, Scenario, run, site
+from tests.integration.web.fakes import FakeHub, serving
 from tests.support import hubs
 from tests.support.freezing import freeze, thaw
 
@@ -17,8 +17,8 @@ KILLS = [pytest.param(signal.SIGKILL, id="killed"), pytest.param(signal.SIGTERM,
 every_scheme = pytest.mark.parametrize("scheme", SCHEMES)
 
 
-class Phoenix:
-    """A hub that can be ended, and started again on its port."""
+class RestartableHub:
+    """A hub that can be stopped, and restarted on its port."""
 
     def __init__(self, *arguments: str) -> None:
         self._arguments = (*arguments, "--app", "examples.app:app", "--set", "server.drain_timeout=0.1")
@@ -38,103 +38,115 @@ class Phoenix:
 
 
 @pytest.fixture
-def phoenix(request: pytest.FixtureRequest) -> "Callable[..., Phoenix]":
-    """Make hubs that are gone when the test is over."""
+def restartable_hub(request: pytest.FixtureRequest) -> "Callable[..., RestartableHub]":
+    """Returns a function that starts hubs, which are stopped after the test."""
 
-    def make(*arguments: str) -> Phoenix:
-        made = Phoenix(*arguments)
-        request.addfinalizer(made.close)
-        return made
+    def make(*arguments: str) -> RestartableHub:
+        started = RestartableHub(*arguments)
+        request.addfinalizer(started.close)
+        return started
 
     return make
 
 
 @every_scheme
-@pytest.mark.parametrize("how", KILLS)
-def test_all_is_restored(engine: Engine, phoenix: Callable[..., Phoenix], scheme: str, how: signal.Signals) -> None:
-    place = phoenix()
-    story = Story(engine, "restored", {"url": place.hub.url(scheme)})
-    story.said("ready")
-    place.end(how)
-    place.start()
-    story.tell("restarted")
-    story.end()
+@pytest.mark.parametrize("kill_signal", KILLS)
+def test_session_state_is_restored(
+    engine: Engine, restartable_hub: Callable[..., RestartableHub], scheme: str, kill_signal: signal.Signals
+) -> None:
+    restartable = restartable_hub()
+    scenario = Scenario(engine, "restored", {"url": restartable.hub.url(scheme)})
+    scenario.wait_for("ready")
+    restartable.end(kill_signal)
+    restartable.start()
+    scenario.signal("restarted")
+    scenario.end()
 
 
-def test_answers_on_two_connections_are_taken_in_order(engine: Engine, phoenix: Callable[..., Phoenix]) -> None:
-    place = phoenix()
-    run(engine, "overtaken", url=place.hub.url("nq+http"), wsUrl=place.hub.url("nq+ws"))
+def test_responses_on_two_connections_are_handled_in_order(
+    engine: Engine, restartable_hub: Callable[..., RestartableHub]
+) -> None:
+    restartable = restartable_hub()
+    run(engine, "overtaken", url=restartable.hub.url("nq+http"), wsUrl=restartable.hub.url("nq+ws"))
 
 
 @every_scheme
-def test_what_was_under_way(engine: Engine, phoenix: Callable[..., Phoenix], scheme: str) -> None:
-    place = phoenix()
-    story = Story(engine, "interrupted", {"url": place.hub.url(scheme)})
-    story.said("calling")
-    place.end(signal.SIGKILL)
-    place.start()
-    story.tell("restarted")
-    story.end()
+def test_pending_calls_after_a_kill(
+    engine: Engine, restartable_hub: Callable[..., RestartableHub], scheme: str
+) -> None:
+    restartable = restartable_hub()
+    scenario = Scenario(engine, "interrupted", {"url": restartable.hub.url(scheme)})
+    scenario.wait_for("calling")
+    restartable.end(signal.SIGKILL)
+    restartable.start()
+    scenario.signal("restarted")
+    scenario.end()
 
 
 @pytest.mark.parametrize("scheme", ["nq+ws", "nq+http"])
-def test_a_hub_with_a_store_goes_on(
-    engine: Engine, phoenix: Callable[..., Phoenix], scheme: str, tmp_path: Path
+def test_hub_with_a_store_continues(
+    engine: Engine, restartable_hub: Callable[..., RestartableHub], scheme: str, tmp_path: Path
 ) -> None:
-    place = phoenix("--set", f"store.path={tmp_path / 'store'}")
+    restartable = restartable_hub("--set", f"store.path={tmp_path / 'store'}")
     for case, word in (("restored", "ready"), ("interrupted", "calling")):
-        story = Story(engine, case, {"url": place.hub.url(scheme)})
-        story.said(word)
-        place.end(signal.SIGKILL)
-        place.start()
-        story.tell("restarted")
-        story.end()
+        scenario = Scenario(engine, case, {"url": restartable.hub.url(scheme)})
+        scenario.wait_for(word)
+        restartable.end(signal.SIGKILL)
+        restartable.start()
+        scenario.signal("restarted")
+        scenario.end()
 
 
 @every_scheme
-def test_what_a_page_serves_ends_with_the_hub(engine: Engine, phoenix: Callable[..., Phoenix], scheme: str) -> None:
-    place = phoenix()
-    story = Story(engine, "serving_through", {"url": place.hub.url(scheme)})
-    story.said("ready")
-    place.end(signal.SIGKILL)
-    place.start()
-    story.tell("restarted")
-    story.end()
+def test_calls_served_by_a_page_end_with_the_hub(
+    engine: Engine, restartable_hub: Callable[..., RestartableHub], scheme: str
+) -> None:
+    restartable = restartable_hub()
+    scenario = Scenario(engine, "serving_through", {"url": restartable.hub.url(scheme)})
+    scenario.wait_for("ready")
+    restartable.end(signal.SIGKILL)
+    restartable.start()
+    scenario.signal("restarted")
+    scenario.end()
 
 
 @every_scheme
-def test_who_does_not_want_another_connection(engine: Engine, phoenix: Callable[..., Phoenix], scheme: str) -> None:
-    place = phoenix()
-    story = Story(engine, "once", {"url": place.hub.url(scheme)})
-    story.said("ready")
-    place.end(signal.SIGKILL)
-    place.start()
-    story.tell("restarted")
-    story.end()
+def test_client_without_reconnect_closes(
+    engine: Engine, restartable_hub: Callable[..., RestartableHub], scheme: str
+) -> None:
+    restartable = restartable_hub()
+    scenario = Scenario(engine, "once", {"url": restartable.hub.url(scheme)})
+    scenario.wait_for("ready")
+    restartable.end(signal.SIGKILL)
+    restartable.start()
+    scenario.signal("restarted")
+    scenario.end()
 
 
 @pytest.mark.parametrize("scheme", ["umq+ws", "lrpm+ws", "nq+ws"])
-def test_a_hub_that_falls_silent_is_left(engine: Engine, phoenix: Callable[..., Phoenix], scheme: str) -> None:
-    place = phoenix()
-    story = Story(engine, "silent", {"url": place.hub.url(scheme)})
-    story.said("connected")
-    freeze(place.hub.process.pid)
+def test_client_leaves_a_silent_hub(
+    engine: Engine, restartable_hub: Callable[..., RestartableHub], scheme: str
+) -> None:
+    restartable = restartable_hub()
+    scenario = Scenario(engine, "silent", {"url": restartable.hub.url(scheme)})
+    scenario.wait_for("connected")
+    freeze(restartable.hub.process.pid)
     try:
-        story.said("left")
+        scenario.wait_for("left")
     finally:
-        thaw(place.hub.process.pid)
-    story.tell("thawed")
-    story.end()
+        thaw(restartable.hub.process.pid)
+    scenario.signal("thawed")
+    scenario.end()
 
 
-# Who comes in.
+# Authentication.
 
 TOKEN = "of-ann/+?=~"  # noqa: S105  made for this test
 
 
 @pytest.fixture
 def guarded(tmp_path: Path) -> list[str]:
-    """How a hub is started that wants to know who comes."""
+    """Flags of a hub that requires authentication."""
     file = tmp_path / "fiveways.toml"
     file.write_text(
         f"""
@@ -157,49 +169,49 @@ call = ["*"]
 
 
 @every_scheme
-def test_a_token_lets_in_again_and_again(
-    engine: Engine, phoenix: Callable[..., Phoenix], guarded: list[str], scheme: str
+def test_token_signs_in_after_each_reconnect(
+    engine: Engine, restartable_hub: Callable[..., RestartableHub], guarded: list[str], scheme: str
 ) -> None:
-    place = phoenix(*guarded)
-    story = Story(engine, "let_in", {"url": place.hub.url(scheme), "token": TOKEN})
-    story.said("ready")
-    place.end(signal.SIGKILL)
-    place.start()
-    story.tell("restarted")
-    story.end()
-    run(engine, "refused", url=place.hub.url(scheme), token=TOKEN)
+    restartable = restartable_hub(*guarded)
+    scenario = Scenario(engine, "let_in", {"url": restartable.hub.url(scheme), "token": TOKEN})
+    scenario.wait_for("ready")
+    restartable.end(signal.SIGKILL)
+    restartable.start()
+    scenario.signal("restarted")
+    scenario.end()
+    run(engine, "refused", url=restartable.hub.url(scheme), token=TOKEN)
 
 
-def test_a_secret_lets_in_without_being_sent(
-    engine: Engine, phoenix: Callable[..., Phoenix], guarded: list[str]
+def test_secret_signs_in_without_being_sent(
+    engine: Engine, restartable_hub: Callable[..., RestartableHub], guarded: list[str]
 ) -> None:
-    place = phoenix(*guarded)
+    restartable = restartable_hub(*guarded)
     login = {"identity": "bob", "secret": "a long secret of bob"}
-    story = Story(engine, "let_in", {"url": place.hub.url("lrpm+ws"), **login})
-    story.said("ready")
-    place.end(signal.SIGKILL)
-    place.start()
-    story.tell("restarted")
-    story.end()
+    scenario = Scenario(engine, "let_in", {"url": restartable.hub.url("lrpm+ws"), **login})
+    scenario.wait_for("ready")
+    restartable.end(signal.SIGKILL)
+    restartable.start()
+    scenario.signal("restarted")
+    scenario.end()
 
 
 @every_scheme
-def test_who_is_not_let_in_any_more_stops_asking(
-    engine: Engine, phoenix: Callable[..., Phoenix], guarded: list[str], scheme: str
+def test_refused_client_stops_reconnecting(
+    engine: Engine, restartable_hub: Callable[..., RestartableHub], guarded: list[str], scheme: str
 ) -> None:
-    place = phoenix()
-    story = Story(engine, "shut_out", {"url": place.hub.url(scheme)})
-    story.said("ready")
-    place.end(signal.SIGKILL)
-    # A token that is wrong, and in NQ none at all, is refused at once; elsewhere it might still be told as a variable.
-    place.start(*guarded, "--set", "auth.login_timeout=0.2")
-    story.end()
+    restartable = restartable_hub()
+    scenario = Scenario(engine, "shut_out", {"url": restartable.hub.url(scheme)})
+    scenario.wait_for("ready")
+    restartable.end(signal.SIGKILL)
+    # A wrong token, and in NQ a missing one, is refused at once; other protocols may still send it as a variable.
+    restartable.start(*guarded, "--set", "auth.login_timeout=0.2")
+    scenario.end()
 
 
-# Nonsense.
+# Invalid input.
 
 DEEP = "[" * 200 + "]" * 200
-NONSENSE: dict[str, tuple[str, list[str], list[str | bytes]]] = {
+INVALID: dict[str, tuple[str, list[str], list[str | bytes]]] = {
     "lrpm": (
         "lrpm.json",
         ['[2,{"session":"x"},{}]'],
@@ -224,27 +236,27 @@ NONSENSE: dict[str, tuple[str, list[str], list[str | bytes]]] = {
 }
 
 
-@pytest.mark.parametrize("protocol", NONSENSE)
-def test_a_hub_that_talks_nonsense(engine: Engine, protocol: str) -> None:
-    subprotocol, greeting, script = NONSENSE[protocol]
-    server = Fake(greeting, script, subprotocol)
+@pytest.mark.parametrize("protocol", INVALID)
+def test_invalid_frames_of_a_hub_end_the_connection(engine: Engine, protocol: str) -> None:
+    subprotocol, greeting, script = INVALID[protocol]
+    server = FakeHub(greeting, script, subprotocol)
     with serving(server):
-        story = Story(engine, "hostile", {"url": f"{protocol}+{server.url}"})
-        story.said("connected")
+        scenario = Scenario(engine, "hostile", {"url": f"{protocol}+{server.url}"})
+        scenario.wait_for("connected")
         if protocol == "nq":
-            # Its conversation is not the link's: it complains, and goes on.
-            complaint = next(heard for heard in iter(server.heard.get, None) if "malformed" in heard)
-            assert complaint.count("malformed") == 8
+            # An NQ session outlives its link: the client reports the errors and continues.
+            report = next(packet for packet in iter(server.received.get, None) if "malformed" in packet)
+            assert report.count("malformed") == 8
         else:
-            assert server.over.wait(hubs.PATIENCE)
-        story.tell("over", len(script))
-        story.end()
+            assert server.script_done.wait(hubs.PATIENCE)
+        scenario.signal("over", len(script))
+        scenario.end()
 
 
 @pytest.mark.parametrize(
     ("content", "kind"), [(b"hello", "text/plain"), (b"{}", "application/json"), (b"[[[", "application/json")]
 )
-def test_a_site_that_is_no_hub(engine: Engine, content: bytes, kind: str) -> None:
-    with site({"/nq": (content, kind)}) as place:
-        run(engine, "no_hub", url=f"nq+{place}nq")
-        run(engine, "no_hub", url=f"lrpm+{place.replace('http', 'ws')}nq")
+def test_site_without_a_hub_is_refused(engine: Engine, content: bytes, kind: str) -> None:
+    with site({"/nq": (content, kind)}) as restartable:
+        run(engine, "no_hub", url=f"nq+{restartable}nq")
+        run(engine, "no_hub", url=f"lrpm+{restartable.replace('http', 'ws')}nq")

@@ -1,4 +1,4 @@
-"""fiveways.js writes and reads values, names and topics as Python does, by the same vectors and by chance."""
+"""fiveways.js reads and writes values, names and topics as Python does, by the same vectors and random values."""
 
 import json
 import math
@@ -20,19 +20,19 @@ def vectors(name: str) -> "dict[str, list[dict[str, str]]]":
     return read
 
 
-def alike(value: object) -> object:
-    """Return what JavaScript can tell of a value: whole floats are integers, and NaN is itself."""
+def normalize(value: object) -> object:
+    """Return a value as JavaScript has it: whole floats become integers, NaN becomes a text."""
     if isinstance(value, float):
         return "NaN" if math.isnan(value) else int(value) if value.is_integer() else value
     if isinstance(value, list):
-        return [alike(each) for each in value]
+        return [normalize(item) for item in value]
     if isinstance(value, dict):
-        return {key: alike(each) for key, each in value.items()}
+        return {key: normalize(item) for key, item in value.items()}
     return value
 
 
-def chance(random: Random, depth: int = 0) -> object:
-    """Return any value that both languages have."""
+def random_value(random: Random, depth: int = 0) -> object:
+    """Return a random value that both languages have."""
     kinds = 12 if depth < 4 else 9
     match random.randrange(kinds):
         case 0:
@@ -50,49 +50,49 @@ def chance(random: Random, depth: int = 0) -> object:
         case 7 | 8:
             return random.randbytes(random.randrange(20))
         case 9:
-            return [chance(random, depth + 1) for _ in range(random.randrange(4))]
+            return [random_value(random, depth + 1) for _ in range(random.randrange(4))]
         case _:
             keys = ["a", "$base64", "$$base91", "$number", "", "__proto__", "0", "é"]
-            return {random.choice(keys): chance(random, depth + 1) for _ in range(random.randrange(3))}
+            return {random.choice(keys): random_value(random, depth + 1) for _ in range(random.randrange(3))}
 
 
 def check_bodies(engine: Engine, bodies: list[dict[str, str]]) -> int:
-    """Compare what JavaScript makes of bodies with what Python does; say how many are refused by both."""
+    """Compare JavaScript's results for bodies with Python's; return the number that both refuse."""
     refused = 0
-    for given, made in zip(bodies, run(engine, "bodies", bodies=bodies), strict=True):
-        payload = Text(given["body"]) if given["from"] == "text" else Json(given["body"].encode())
+    for entry, result in zip(bodies, run(engine, "bodies", bodies=bodies), strict=True):
+        payload = Text(entry["body"]) if entry["from"] == "text" else Json(entry["body"].encode())
         try:
-            value = alike(payload.value())
+            value = normalize(payload.value())
         except FivewaysError:
-            assert "error" in made, given
+            assert "error" in result, entry
             refused += 1
             continue
-        assert "value" in made, (given, made)
-        written = made["value"]
-        assert alike(Text(written["text"]).value()) == value, given
-        assert alike(Json(written["json"].encode()).value()) == value, given
-        assert alike(Json(written["nq"].encode()).value()) == value, given
+        assert "value" in result, (entry, result)
+        written = result["value"]
+        assert normalize(Text(written["text"]).value()) == value, entry
+        assert normalize(Json(written["json"].encode()).value()) == value, entry
+        assert normalize(Json(written["nq"].encode()).value()) == value, entry
     return refused
 
 
-def test_bodies_by_the_vectors(engine: Engine) -> None:
+def test_bodies_of_the_vectors(engine: Engine) -> None:
     entries = json.loads((VECTORS / "values.json").read_text(encoding="utf-8"))
     bodies = [{"from": each["from"], "body": each["body"]} for each in entries if each["from"] in {"text", "json"}]
     assert len(bodies) > 40
     assert check_bodies(engine, bodies) > 3
 
 
-def test_bodies_by_chance(engine: Engine) -> None:
+def test_random_bodies(engine: Engine) -> None:
     random = Random(7)
     bodies = []
     for _ in range(500):
-        value = Value(chance(random))
+        value = Value(random_value(random))
         bodies.append({"from": "text", "body": value.text()})
         bodies.append({"from": "json", "body": random.choice([value.json, value.nq])().decode()})
     assert check_bodies(engine, bodies) == 0
 
 
-def test_texts_that_are_nearly_json(engine: Engine) -> None:
+def test_texts_similar_to_json(engine: Engine) -> None:
     texts = [
         "-",
         "01",
@@ -130,15 +130,15 @@ def test_texts_that_are_nearly_json(engine: Engine) -> None:
 
 
 def test_base91(engine: Engine) -> None:
-    ruled = {"": "", "00": "!!", "ff": "l$", "0000": "!!!", "ffff": "#})", b"Hello".hex(): "q0R+Cq!"}
-    ruled["0001020304050607"] = "m$bfm$rC7#"
+    fixed = {"": "", "00": "!!", "ff": "l$", "0000": "!!!", "ffff": "#})", b"Hello".hex(): "q0R+Cq!"}
+    fixed["0001020304050607"] = "m$bfm$rC7#"
     random = Random(91)
-    given = [*ruled, *(random.randbytes(random.randrange(80)).hex() for _ in range(300))]
-    written = run(engine, "base91", given=given)
-    assert written[: len(ruled)] == list(ruled.values())
-    assert written == [base91.encode(bytes.fromhex(each)) for each in given]
-    assert run(engine, "unbase91", given=written) == [{"value": each} for each in given]
-    strange = [
+    blobs = [*fixed, *(random.randbytes(random.randrange(80)).hex() for _ in range(300))]
+    written = run(engine, "base91", given=blobs)
+    assert written[: len(fixed)] == list(fixed.values())
+    assert written == [base91.encode(bytes.fromhex(each)) for each in blobs]
+    assert run(engine, "unbase91", given=written) == [{"value": each} for each in blobs]
+    invalid = [
         "!",
         "~~",
         '"',
@@ -148,14 +148,14 @@ def test_base91(engine: Engine) -> None:
         "}}}}}",
         *("".join(random.choices(base91.ALPHABET, k=5)) for _ in range(200)),
     ]
-    for text, read in zip(strange, run(engine, "unbase91", given=strange), strict=True):
+    for text, decoded in zip(invalid, run(engine, "unbase91", given=invalid), strict=True):
         try:
-            assert read == {"value": base91.decode(text).hex()}, text
+            assert decoded == {"value": base91.decode(text).hex()}, text
         except Malformed:
-            assert "error" in read, text
+            assert "error" in decoded, text
 
 
-def test_names_by_the_vectors(engine: Engine) -> None:
+def test_names_of_the_vectors(engine: Engine) -> None:
     entries = vectors("names.json")
     good = [each for each in entries["folded"] if each["style"] in {"umq", "nq"}]
     bad = [each for each in entries["refused"] if each["style"] in {"umq", "nq"}]
@@ -167,36 +167,36 @@ def test_names_by_the_vectors(engine: Engine) -> None:
     assert python == [each["value"] for each in folded[: len(good)]]
 
 
-def test_topics_by_the_vectors(engine: Engine) -> None:
+def test_topics_of_the_vectors(engine: Engine) -> None:
     entries = vectors("topics.json")
-    given = [
-        {"text": each[one], "from": one, "to": other, "wanted": each[other]}
-        for each in entries["spelled"]
-        for one in STYLES
-        for other in STYLES
+    cases = [
+        {"text": entry[source], "from": source, "to": target, "wanted": entry[target]}
+        for entry in entries["spelled"]
+        for source in STYLES
+        for target in STYLES
     ]
-    given += [
+    cases += [
         {
-            "text": each["text"],
-            "from": each["style"],
+            "text": entry["text"],
+            "from": entry["style"],
             "to": "umq",
-            "wanted": topics.spell(tuple(each["topic"]), topics.UMQ),
+            "wanted": topics.spell(tuple(entry["topic"]), topics.UMQ),
         }
-        for each in entries["also_read"]
-        if each["style"] in STYLES
+        for entry in entries["also_read"]
+        if entry["style"] in STYLES
     ]
-    written = run(engine, "topics_rewritten", given=given)
-    assert [each.get("value") for each in written] == [each["wanted"] for each in given]
+    written = run(engine, "topics_rewritten", given=cases)
+    assert [entry.get("value") for entry in written] == [entry["wanted"] for entry in cases]
     bad = [
-        {"text": each["text"], "from": each["style"], "to": "umq", "wild": False}
-        for each in entries["refused"]
-        if each["style"] in STYLES
+        {"text": entry["text"], "from": entry["style"], "to": "umq", "wild": False}
+        for entry in entries["refused"]
+        if entry["style"] in STYLES
     ]
     bad += [
-        {"text": each["text"], "from": each["style"], "to": "umq", "wild": True}
-        for each in entries["pattern_refused"]
-        if each["style"] in STYLES
+        {"text": entry["text"], "from": entry["style"], "to": "umq", "wild": True}
+        for entry in entries["pattern_refused"]
+        if entry["style"] in STYLES
     ]
     assert len(bad) > 5
-    for each, made in zip(bad, run(engine, "topics_rewritten", given=bad), strict=True):
-        assert "error" in made, (each, made)
+    for entry, result in zip(bad, run(engine, "topics_rewritten", given=bad), strict=True):
+        assert "error" in result, (entry, result)

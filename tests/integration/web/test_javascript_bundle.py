@@ -1,4 +1,4 @@
-"""The bundle and the generated tables are current, and the bundler refuses what it does not understand."""
+"""The bundle and the generated tables are current, and the bundler refuses syntax that it does not accept."""
 
 from pathlib import Path
 
@@ -14,7 +14,7 @@ GOOD = 'import { a } from "./a.js";\n\nexport const b = a / 2;\n'
 
 
 def bundled(folder: Path, **modules: str) -> str:
-    """Bundle modules of these names and texts; `index` re-exports `b` unless given."""
+    """Bundle modules with these names and texts; the default `index` re-exports `b`."""
     texts = {"index": 'export { b } from "./b.js";\n', "a": "export const a = 1;\n", "b": GOOD, **modules}
     for name, text in texts.items():
         (folder / f"{name}.js").write_text(text, encoding="utf-8")

@@ -1,4 +1,4 @@
-"""Every block of docs/javascript.md runs: the page in Chromium, the others in Node."""
+"""Every block of docs/javascript.md runs: the page in Chromium, the others in Node.js."""
 
 import re
 import shutil
@@ -19,36 +19,39 @@ PAGES = re.findall(r"```html\n(.*?)```", TEXT, re.DOTALL)
 BLOCKS = re.findall(r"```js\n(.*?)```", TEXT, re.DOTALL)
 
 
-def at(hub: Hub, text: str) -> str:
-    """The text, for the hub that runs here."""
+def with_address(hub: Hub, text: str) -> str:
+    """Return the text with the address of the running hub."""
     return text.replace("localhost:7500", hub.urls["lrpm"].removeprefix("lrpm+ws://").removesuffix("/lrpm"))
 
 
-def test_the_page(chromium: Chromium, hub: Hub) -> None:
+def test_page_shows_sum_and_events(chromium: Chromium, hub: Hub) -> None:
     (text,) = PAGES
-    files = {"/": (at(hub, text).encode(), "text/html"), "/fiveways.js": (MODULE.read_bytes(), "text/javascript")}
+    files = {
+        "/": (with_address(hub, text).encode(), "text/html"),
+        "/fiveways.js": (MODULE.read_bytes(), "text/javascript"),
+    }
 
-    def look(page: Page) -> list[str]:
-        page.goto(place)
+    def check(page: Page) -> list[str]:
+        page.goto(url)
         page.wait_for_function("() => document.querySelector('#sum').textContent === '5'")
         with fiveways.connect_sync(hub.urls["lrpm"]) as peer:
-            # The page may not have subscribed yet: what it shows is what comes from then on.
+            # The page may not have subscribed yet, so publish until it shows an event.
             while not page.locator("#ticks li").count():
                 peer.call("demo.tick", {"times": 1, "pause": 0.0})
         return page.locator("#ticks li").all_text_contents()
 
-    with site(files) as place:
-        assert set(chromium.visit(look)) == {"1"}
+    with site(files) as url:
+        assert set(chromium.visit(check)) == {"1"}
 
 
 @pytest.mark.parametrize("number", range(len(BLOCKS)))
-def test_a_block(hub: Hub, tmp_path: Path, number: int) -> None:
-    block = at(hub, BLOCKS[number])
+def test_block_prints_the_expected_lines(hub: Hub, tmp_path: Path, number: int) -> None:
+    block = with_address(hub, BLOCKS[number])
     command, environment = node_command()
     (tmp_path / "package.json").write_text('{"type": "module"}', encoding="utf-8")
     shutil.copy(MODULE, tmp_path / "fiveways.js")
     (tmp_path / "block.js").write_text(block, encoding="utf-8")
-    done = subprocess.run(  # noqa: S603  our own docs
+    result = subprocess.run(  # noqa: S603  our own docs
         [*command, "block.js"],
         cwd=tmp_path,
         env=environment,
@@ -57,8 +60,8 @@ def test_a_block(hub: Hub, tmp_path: Path, number: int) -> None:
         timeout=PATIENCE,
         check=False,
     )
-    assert done.returncode == 0, done.stderr
-    assert done.stdout.splitlines() == re.findall(r"// prints (.*)", block)
+    assert result.returncode == 0, result.stderr
+    assert result.stdout.splitlines() == re.findall(r"// prints (.*)", block)
 
 
 def test_every_block_is_of_a_kind_that_is_run() -> None:

@@ -1,4 +1,4 @@
-"""fiveways.d.ts declares what fiveways.js has at run time: exports, members of classes, fields of results."""
+"""fiveways.d.ts declares the run-time content of fiveways.js: exports, members of classes, fields of results."""
 
 import re
 from typing import Any
@@ -18,12 +18,12 @@ _STANDARD = {"constructor", "name", "addEventListener", "removeEventListener"}
 
 def declarations(kind: str) -> dict[str, set[str]]:
     """Return the declared members of all classes or interfaces, with those that they inherit from each other."""
-    found: dict[str, set[str]] = {}
+    members_by_name: dict[str, set[str]] = {}
     for block in _BLOCK.finditer(TEXT):
         if block[1] == kind:
             members = set(_MEMBER.findall(block[4] or "")) - {"constructor"}
-            found[block[2]] = members | found.get(block[3], set())
-    return found
+            members_by_name[block[2]] = members | members_by_name.get(block[3], set())
+    return members_by_name
 
 
 def union(name: str) -> set[str]:
@@ -44,19 +44,19 @@ def test_every_export_is_declared(node: Node, hub: Hub) -> None:
 
 
 def test_members_of_classes_are_declared(node: Node, hub: Hub) -> None:
-    found = at_run_time(node, hub)["classes"]
+    classes = at_run_time(node, hub)["classes"]
     declared = declarations("class")
-    assert found.keys() == declared.keys()
-    for name, members in found.items():
+    assert classes.keys() == declared.keys()
+    for name, members in classes.items():
         assert set(members["own"]) == declared[name] - _STANDARD, name
         assert declared[name] - {"[Symbol.asyncIterator]"} <= {*members["own"], *members["inherited"]}, name
 
 
 def test_fields_of_results_and_options_are_declared(node: Node, hub: Hub) -> None:
-    found = at_run_time(node, hub)["interfaces"]
+    interfaces = at_run_time(node, hub)["interfaces"]
     declared = declarations("interface")
-    assert len(found) > 5
-    assert {name: set(fields) for name, fields in found.items()} == {name: declared[name] for name in found}
+    assert len(interfaces) > 5
+    assert {name: set(fields) for name, fields in interfaces.items()} == {name: declared[name] for name in interfaces}
 
 
 def test_reasons_are_declared() -> None:
