@@ -78,10 +78,10 @@ def pytest_configure(config: pytest.Config) -> None:
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)
 def pytest_collection() -> Generator[None, object, object]:
-    """Collect tests without the garbage collector, and exempt what they are made of from all later collections.
+    """Collect tests without the garbage collector, and exempt the test objects from all later collections.
 
-    The tests are half a million objects that live to the end. A quarter of the CPU time of collecting them was spent on
-    looking for garbage among them, and a full collection during a test took a quarter of a second.
+    The tests are half a million objects that live until the end. The collector took a quarter of the CPU time of the
+    collection of tests, and a full collection during a test took a quarter of a second.
     """
     gc.disable()
     try:

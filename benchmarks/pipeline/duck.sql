@@ -1,6 +1,6 @@
--- The core job for DuckDB: the same two tables, `calls` and `slo`, from the same files. {segments} is where these are.
--- Frames are cut with string functions, which is far quicker than its JSON reader; that one sees only failures of NQ,
--- and answers of LRPM that say something beside. Each message is decoded once.
+-- The core job for DuckDB: the tables `calls` and `slo` from the same segment files ({segments}).
+-- Frames are split with string functions, which are much faster than DuckDB's JSON reader. That reader parses only NQ
+-- failures, and LRPM results with meta data. Each message is decoded once.
 
 create or replace temp table failing(protocol varchar, code varchar, status varchar, reason varchar);
 insert into failing
@@ -85,7 +85,7 @@ select
 from kinds
 where kind is not null;
 
--- Without an operation: the n-th use of an id and its n-th answer are one call; in NQ a repeat is no second use.
+-- Without an operation: the n-th use of an id and its n-th response are one call; an NQ retransmission is no new use.
 create or replace temp table unnamed as
 select
     seq, since, run, role,
@@ -93,7 +93,8 @@ select
     if(protocol = 'nq', 0, row_number() over (partition by run, session, id, role order by seq))::varchar as key
 from said where op is null and role in (1, 2, 3, 4);
 
--- Within a run, `seq` is the order: the clock may be set back. Aggregates of numbers only, and the places of the first messages: to keep first texts would take twice as long.
+-- Within a run, `seq` is the order, because the clock may be set back. Aggregate only numbers and the positions of the
+-- first messages: aggregating first texts would take twice as long.
 create or replace temp table matched as
 select
     run, key, op,

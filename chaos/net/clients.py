@@ -26,22 +26,22 @@ async def run(hub: HubAddress, in_flight: int, random: Random, patience: float) 
     callees: list[Service | RawService] = [*services(hub, random), *raw_services(hub, random)]
     callers = [*requesters(hub, random, in_flight), *raw_requesters(hub, random, in_flight)]
     participants = [*callees, *callers]
-    background = [asyncio.create_task(each.run()) for each in callees]
-    for each in callees:
-        await asyncio.wait_for(each.has_registered.wait(), patience)
-    working = [asyncio.create_task(each.run()) for each in callers]
+    background = [asyncio.create_task(callee.run()) for callee in callees]
+    for callee in callees:
+        await asyncio.wait_for(callee.has_registered.wait(), patience)
+    working = [asyncio.create_task(caller.run()) for caller in callers]
     finish_line = asyncio.create_task(asyncio.to_thread(sys.stdin.readline))
     while not finish_line.done():
-        _print_json({"answered": sum(each.report().figures["answered"] for each in callers)})
+        _print_json({"answered": sum(caller.report().figures["answered"] for caller in callers)})
         await asyncio.wait([finish_line], timeout=1.0)
     for participant in participants:
         participant.finish()
     _, unfinished = await asyncio.wait(working, timeout=patience)
-    reports = merged(each.report() for each in participants)
+    reports = merged(participant.report() for participant in participants)
     for task in (*background, *working):
         task.cancel()
     await asyncio.gather(*background, *working, return_exceptions=True)
-    _print_json({"unfinished": len(unfinished), "reports": [vars(each) for each in reports]})
+    _print_json({"unfinished": len(unfinished), "reports": [vars(report) for report in reports]})
 
 
 def _print_json(message: dict[str, object]) -> None:

@@ -60,7 +60,7 @@ def test_sessions_methods_and_documentation_are_shown(board: Board, busy: Hub) -
     with fiveways.connect_sync(busy.url("umq")) as worker:
 
         def greet(name: str) -> str:
-            """Greet somebody.
+            """Greet a person.
 
             In a friendly way.
             """

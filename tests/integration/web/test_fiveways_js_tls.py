@@ -1,4 +1,4 @@
-"""fiveways.js over TLS, in Node: a proxy takes it off, as one would before a hub that is seen from outside."""
+"""fiveways.js over TLS, in Node.js, through a proxy that terminates TLS in front of the hub."""
 
 import asyncio
 import ssl
@@ -25,10 +25,10 @@ async def pump(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> No
 
 
 @contextmanager
-def proxy(made: Certificate, port: int) -> Iterator[int]:
-    """Take TLS off for whoever listens on a port; give the port of the proxy."""
+def proxy(server_certificate: Certificate, port: int) -> Iterator[int]:
+    """Terminate TLS in front of a port; yield the port of the proxy."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    context.load_cert_chain(made.file, made.key)
+    context.load_cert_chain(server_certificate.file, server_certificate.key)
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         inner_reader, inner_writer = await asyncio.open_connection("127.0.0.1", port)
@@ -48,25 +48,25 @@ def proxy(made: Certificate, port: int) -> Iterator[int]:
 
 
 @pytest.fixture(scope="module")
-def trusting(hub: Hub) -> Iterator[tuple[Node, int]]:
-    """A Node that believes in the certificate of a proxy, and the proxy's port."""
+def trusting_node(hub: Hub) -> Iterator[tuple[Node, int]]:
+    """A Node.js that trusts the certificate of a proxy, and the proxy's port."""
     port = urlsplit(hub.url("lrpm+ws")).port
     assert port is not None
     with (
-        certificate() as made,
-        proxy(made, port) as outside,
-        closing(Node(NODE_EXTRA_CA_CERTS=str(made.file))) as node,
+        certificate() as new_certificate,
+        proxy(new_certificate, port) as proxy_port,
+        closing(Node(NODE_EXTRA_CA_CERTS=str(new_certificate.file))) as node,
     ):
-        yield node, outside
+        yield node, proxy_port
 
 
 @pytest.mark.parametrize("scheme", SCHEMES)
-def test_a_hub_behind_tls(trusting: tuple[Node, int], scheme: str) -> None:
-    engine, port = trusting
+def test_features_behind_a_tls_proxy(trusting_node: tuple[Node, int], scheme: str) -> None:
+    engine, port = trusting_node
     for case in ("calls", "topics", "serving"):
         run(engine, case, url=f"{scheme}://localhost:{port}/{SCHEMES[scheme]}")
 
 
 @pytest.mark.parametrize("scheme", ["lrpm+wss", "nq+https"])
-def test_a_certificate_that_nobody_knows_is_refused(trusting: tuple[Node, int], node: Node, scheme: str) -> None:
-    run(node, "no_hub", url=f"{scheme}://localhost:{trusting[1]}")
+def test_unknown_certificate_is_refused(trusting_node: tuple[Node, int], node: Node, scheme: str) -> None:
+    run(node, "no_hub", url=f"{scheme}://localhost:{trusting_node[1]}")

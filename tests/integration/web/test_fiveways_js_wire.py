@@ -157,8 +157,8 @@ def test_base91(engine: Engine) -> None:
 
 def test_names_of_the_vectors(engine: Engine) -> None:
     entries = vectors("names.json")
-    good = [each for each in entries["folded"] if each["style"] in {"umq", "nq"}]
-    bad = [each for each in entries["refused"] if each["style"] in {"umq", "nq"}]
+    good = [entry for entry in entries["folded"] if entry["style"] in {"umq", "nq"}]
+    bad = [entry for entry in entries["refused"] if entry["style"] in {"umq", "nq"}]
     assert len(good) > 10
     assert len(bad) > 5
     folded = run(engine, "folded", given=[{"style": each["style"], "text": each["text"]} for each in good + bad])

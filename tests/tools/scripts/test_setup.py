@@ -27,7 +27,7 @@ def machine_with_venv(tmp_path: Path) -> Machine:
 
 
 def machine_without_ensurepip(folder: Path, user: int) -> Machine:
-    """Return a machine whose Python has no ensurepip until apt-get installs it."""
+    """Return a machine without ensurepip until apt-get installs it."""
     machine = new_machine(folder, user)
     marker = folder / "ensurepip"
     venv = f'{PIP}mkdir -p .venv/bin; printf "#!/bin/sh\\n" >.venv/bin/python; chmod +x .venv/bin/python'
