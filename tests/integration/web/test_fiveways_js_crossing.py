@@ -80,7 +80,7 @@ def test_python_serves_a_page(engine: Engine, hub: Hub, scheme: str, other: str)
 
     with fiveways.connect_sync(hub.url(other), timeout=20.0) as peer:
         peer.register(name, greet)
-        body = {"who": "Ann", "times": 2}
+        body = {"person": "Ann", "times": 2}
         assert run(engine, "calling", url=hub.url(scheme), name=name, body=body) == "hello Annhello Ann"
 
 

@@ -2,7 +2,7 @@
 
 import { command, Details, terms } from "./details.js";
 import { byId, cut, h, Table } from "./dom.js";
-import { count, duration, exactly, timeOfDay } from "./format.js";
+import { count, duration, exactly, reasonText, timeOfDay } from "./format.js";
 import { inARow } from "./history.js";
 
 const NO_OPERATION = "none: the hub refused the call before routing it";
@@ -26,7 +26,7 @@ export class Failures {
       const key = `${each.at} ${each.op} ${each.method}`;
       return [
         { text: timeOfDay(each.at), key, isOpen: key === this.details.key, press: (opener) => this.details.toggle(key, opener, ...this.#about(each, told.journal)) },
-        cut(each.method, 100), `${each.caller} → ${each.callee}`, count(each.times), each.text ? `${each.reason}: ${each.text}` : each.reason,
+        cut(each.method, 100), `${each.caller} → ${each.callee}`, count(each.times), each.text ? `${reasonText(each.reason)}: ${each.text}` : reasonText(each.reason),
       ];
     }));
   }
@@ -43,13 +43,13 @@ export class Failures {
     const legs = h("ol", { class: "legs", "aria-label": "Legs of the call" },
       h("li", {}, h("time", {}, exactly(began)), ` ${caller} called ${cut(method, 100)}`),
       callee ? h("li", {}, `The hub forwarded the call to ${callee}`) : null,
-      h("li", {}, h("time", {}, exactly(at)), ` The call failed after ${duration(seconds ?? 0)}: ${reason}`));
+      h("li", {}, h("time", {}, exactly(at)), ` The call failed after ${duration(seconds ?? 0)}: ${reasonText(reason)}`));
     const earlier = times > 1 ? `${count(times)} equal failures in a row; this is the latest` : "";
     const traced = op === "" ? "" : isJournaled ? [command(`fiveways trace ${op}`), h("span", { class: "hint" }, "Append the journal directory (journal.path) if it is not journal.")] : NO_JOURNAL;
     return [
-      h("h4", { class: "name" }, `${cut(method, 100)}: ${reason}`),
+      h("h4", { class: "name" }, `${cut(method, 100)}: ${reasonText(reason)}`),
       terms([
-        ["Operation", op || NO_OPERATION], ["Caller", caller], ["Callee", callee || "none"], ["Reason", reason], ["Text", text],
+        ["Operation", op || NO_OPERATION], ["Caller", caller], ["Callee", callee || "none"], ["Reason", reasonText(reason)], ["Text", text],
         ["Time", exactly(at)], ["Duration", op ? duration(seconds) : ""], ["Trace id", trace], ["Count", earlier], ["Trace", traced],
       ]),
       legs,

@@ -1,7 +1,7 @@
 // What the pipeline found last, from `hub.results`.
 
 import { byId, h, say, Table } from "./dom.js";
-import { count, duration, timeOfDay } from "./format.js";
+import { count, duration, reasonText, timeOfDay } from "./format.js";
 
 const percent = (part, whole) => (whole ? `${((100 * part) / whole).toFixed(part && part / whole < 0.01 ? 2 : 1)} %` : "–");
 const pair = (each) => `${each.caller || "unknown"} → ${each.callee || "hub"}`;
@@ -11,7 +11,7 @@ const TABLES = [
   ["slo", "Slowest methods", [{ title: "Method", kind: "wide name" }, { title: "Calls", number: true }, { title: "Failed", number: true }, { title: "p99", number: true }],
     (each) => [each.method || "unknown", count(each.calls), percent(each.errors, each.calls), duration(each.p99)], "No calls were recorded."],
   ["errors", "Most frequent errors", [{ title: "Method", kind: "wide name" }, { title: "Reason" }, { title: "Caller → callee", extra: true }, { title: "Calls", number: true }, { title: "Last", extra: true }],
-    (each) => [each.method || "unknown", each.reason || "no response", pair(each), count(each.calls), timeOfDay(each.last_at)], "No failures."],
+    (each) => [each.method || "unknown", each.reason ? reasonText(each.reason) : "no response", pair(each), count(each.calls), timeOfDay(each.last_at)], "No failures."],
   ["starved", "Accepted requests without a response", [{ title: "Method", kind: "wide name" }, { title: "Caller" }, { title: "Deliveries", number: true }, { title: "Waiting for", number: true }],
     (each) => [each.method || "unknown", each.caller || "unknown", count(each.forwards), duration(each.waited)], "All accepted requests were answered."],
   ["slow_consumers", "Slow consumers", [{ title: "Session", kind: "wide name" }, { title: "Protocol" }, { title: "Dropped", number: true }, { title: "Queued p95", number: true }],
