@@ -1,4 +1,4 @@
-"""`pipeline run`: what is new in a journal becomes rows, and the tables that they belong to are made anew."""
+"""`pipeline run`: decode the new segments of a journal and rebuild the tables for the days they affect."""
 
 import os
 from collections.abc import Iterator, Sequence
@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from fiveways.journal.file_permissions import OWNER_ONLY, FilePermissions
 from fiveways.journal.reader import Segment
-from fiveways.pipeline import bronze, executor_setup, spark_session
+from fiveways.pipeline import executor_setup, pending_segments, spark_session
 from fiveways.pipeline.errors import BadInput, PipelineError, SparkFailed
 from fiveways.pipeline.progress import NoProgress, ProgressReporter
 from fiveways.pipeline.spark_session import SparkSettings
@@ -26,131 +26,141 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class RunOptions:
-    """What the user wants."""
+    """Options of `pipeline run`."""
 
     journal: str
     out: Path
     settings: SparkSettings = field(default_factory=SparkSettings)
     is_full: bool = False
-    """Whether all segments are read again."""
+    """Read all segments again."""
     from_at: int | None = None
-    """Leave out records before that time, in ns since 1970."""
+    """Exclude records before this time, in ns since 1970."""
     to_at: int | None = None
-    """And those from that time on."""
+    """Exclude records at or after this time, in ns since 1970."""
     access: FilePermissions = OWNER_ONLY
-    """The readers of the tables."""
+    """File permissions of the tables."""
 
 
 @dataclass(frozen=True, slots=True)
 class RunReport:
-    """What was done."""
+    """Result of one run."""
 
     segments: int
-    """Segments that were read now."""
+    """Segments read in this run."""
     records: int
     state: "PipelineState"
     notes: list[str]
     seconds: float
 
 
-def run(wish: RunOptions, teller: ProgressReporter | None = None, spark: "SparkSession | None" = None) -> RunReport:
-    """Bring the tables up to the closed segments of a journal.
+def run(
+    options: RunOptions, progress: ProgressReporter | None = None, spark: "SparkSession | None" = None
+) -> RunReport:
+    """Update the tables from the closed segments of a journal.
 
     Args:
-        wish: What is wanted.
-        teller: Is told how far it is.
-        spark: A Spark that is running already, instead of one of its own.
+        options: The journal, the output directory and the time range.
+        progress: Receives the progress of the run.
+        spark: A running Spark session to use instead of starting one.
 
     Raises:
-        PipelineError: It could not be done; the tables are as they were.
+        PipelineError: The run failed; the tables are unchanged.
     """
-    teller = teller or NoProgress()
+    progress = progress or NoProgress()
     started = perf_counter()
-    output = TableDirectory(wish.out, wish.access)
-    journal = journal_location(wish.journal)
+    output = TableDirectory(options.out, options.access)
+    journal = journal_location(options.journal)
     spark_session.require_spark()
     with output.lock():
-        before, notes = reusable_state(output, wish, journal)
-        todo = bronze.find_pending_segments(journal, before)
-        notes += todo.notes
-        if todo.is_empty and before is not None:
+        before, notes = reusable_state(output, options, journal)
+        pending = pending_segments.find_pending_segments(journal, before)
+        notes += pending.notes
+        if pending.is_empty and before is not None:
             return RunReport(0, 0, before, notes, perf_counter() - started)
-        teller.start_phase("starting Spark")
+        progress.start_phase("starting Spark")
         directories = [journal, str(output.path.parent)]
-        with prepared_spark(wish.settings, spark, directories) as running:
-            from fiveways.pipeline import increment  # noqa: PLC0415  pyspark is known to be here
+        with prepared_spark(options.settings, spark, directories) as running:
+            from fiveways.pipeline.increment import Increment, empty_state  # noqa: PLC0415  imports pyspark
 
-            step = increment.Increment(
-                running, output, before or increment.empty_state(journal, wish.from_at, wish.to_at)
-            )
-            step.begin()
+            increment = Increment(running, output, before or empty_state(journal, options.from_at, options.to_at))
+            increment.begin()
             tasks = [
-                *map(step.decode_task, todo.new_segments),
-                *(step.late_decode_task(*each) for each in todo.segments_with_late_records),
+                *map(increment.decode_task, pending.new_segments),
+                *(
+                    increment.late_decode_task(segment, record)
+                    for segment, record in pending.segments_with_late_records
+                ),
             ]
-            read = [*todo.new_segments, *(segment for segment, _ in todo.segments_with_late_records)]
-            teller.start_phase("reading segments", len(tasks))
-            summaries = decode_segments(running, step, tasks, teller)
-            state = step.commit(list(zip(read, summaries, strict=True)), teller)
-    records = sum(each.records for each in summaries)
+            read = [*pending.new_segments, *(segment for segment, _ in pending.segments_with_late_records)]
+            progress.start_phase("reading segments", len(tasks))
+            summaries = decode_segments(running, increment, tasks, progress)
+            state = increment.commit(list(zip(read, summaries, strict=True)), progress)
+    records = sum(summary.records for summary in summaries)
     return RunReport(len(tasks), records, state, notes, perf_counter() - started)
 
 
-def reusable_state(output: TableDirectory, wish: RunOptions, journal: str) -> tuple["PipelineState | None", list[str]]:
-    """Return what can be added to, and what there is to say about it; None if all has to be made anew."""
-    before = None if wish.is_full else output.read_state()
+def reusable_state(
+    output: TableDirectory, options: RunOptions, journal: str
+) -> tuple["PipelineState | None", list[str]]:
+    """Return the state to extend, or None for a full rebuild, with notes for the user."""
+    before = None if options.is_full else output.read_state()
     if before is None:
-        is_old = not wish.is_full and output.path.exists() and any(output.path.iterdir())
-        return None, ["the tables are of another version, all are made anew"] if is_old else []
+        is_old = not options.is_full and output.path.exists() and any(output.path.iterdir())
+        return None, ["the tables were written by another version; rebuilding all tables"] if is_old else []
     if before.journal != journal:
-        raise PipelineError(f"{wish.out} was made from {before.journal}; --full makes it anew from {wish.journal}")
-    if (before.from_at, before.to_at) != (wish.from_at, wish.to_at):
-        return None, ["--from or --to are others than before, all tables are made anew"]
+        raise PipelineError(
+            f"{options.out} was made from {before.journal}; use --full to rebuild it from {options.journal}"
+        )
+    if (before.from_at, before.to_at) != (options.from_at, options.to_at):
+        return None, ["--from or --to changed; rebuilding all tables"]
     return before, []
 
 
 def journal_location(journal: str) -> str:
-    """Return a journal's path as workers elsewhere know it too; a URL is that already."""
-    return journal if "://" in journal else os.path.abspath(journal)  # noqa: PTH100  it need not be there
+    """Return the absolute path of a journal, valid in every worker; return a URL unchanged."""
+    return journal if "://" in journal else os.path.abspath(journal)  # noqa: PTH100  the path may not exist
 
 
 def decode_segments(
-    spark: "SparkSession", step: "Increment", tasks: Sequence["DecodeTask"], teller: ProgressReporter
+    spark: "SparkSession", increment: "Increment", tasks: Sequence["DecodeTask"], progress: ProgressReporter
 ) -> list["SegmentSummary"]:
-    """Read segments; records that are in several of them, or were read before, are taken once. BadInput if one is bad.
+    """Decode segments; each record is decoded once, even if it is in several segments.
 
-    Nobody knows what is in a segment before it is read, and nearly all have records of their own alone: the few others
-    are read again.
+    Duplicates are known only after decoding. Nearly all segments have none, so only segments with duplicates are
+    decoded a second time.
+
+    Raises:
+        BadInput: A segment cannot be read.
     """
-    summaries = _decode_all(spark, tasks, teller)
+    summaries = _decode_all(spark, tasks, progress)
     _raise_for_errors(summaries)
-    again = step.tasks_with_duplicates(tasks)
+    again = increment.tasks_with_duplicates(tasks)
     if again:
-        found = _decode_all(spark, list(again.values()), teller)
-        _raise_for_errors(found)
-        for place, summary in zip(again, found, strict=True):
-            summaries[place] = summary
+        repeated = _decode_all(spark, list(again.values()), progress)
+        _raise_for_errors(repeated)
+        for index, summary in zip(again, repeated, strict=True):
+            summaries[index] = summary
     return summaries
 
 
 def _decode_all(
-    spark: "SparkSession", tasks: Sequence["DecodeTask"], teller: ProgressReporter
+    spark: "SparkSession", tasks: Sequence["DecodeTask"], progress: ProgressReporter
 ) -> list["SegmentSummary"]:
-    """Read segments, each in one task of Spark."""
+    """Decode segments, one Spark task for each."""
     from fiveways.pipeline.increment import JOB_GROUP  # noqa: PLC0415
     from fiveways.pipeline.segment_decoder import decode_segment  # noqa: PLC0415
 
     context = spark.sparkContext
     context.setJobGroup(JOB_GROUP, "read segments", interruptOnCancel=True)
-    teller.watch_spark(context)
-    # The largest first: a large one at the end would keep one core busy while the others have nothing left.
-    order = sorted(range(len(tasks)), key=lambda each: -_file_size(tasks[each].path))
-    pieces = context.parallelize([tasks[each] for each in order], len(order))
-    found = pieces.map(decode_segment).collect()
-    back: list[SegmentSummary] = [found[0]] * len(found)
-    for place, summary in zip(order, found, strict=True):
-        back[place] = summary
-    return back
+    progress.watch_spark(context)
+    # Largest first: a large segment at the end would keep one core busy while the others are idle.
+    order = sorted(range(len(tasks)), key=lambda index: -_file_size(tasks[index].path))
+    distributed = context.parallelize([tasks[index] for index in order], len(order))
+    decoded = distributed.map(decode_segment).collect()
+    summaries: list[SegmentSummary] = [decoded[0]] * len(decoded)
+    for index, summary in zip(order, decoded, strict=True):
+        summaries[index] = summary
+    return summaries
 
 
 def _file_size(path: str) -> int:
@@ -161,7 +171,6 @@ def _file_size(path: str) -> int:
 
 
 def _raise_for_errors(summaries: Sequence["SegmentSummary"]) -> None:
-    """Raise BadInput if a segment could not be read."""
     for summary in summaries:
         if summary.error:
             raise BadInput(summary.error)
@@ -171,9 +180,9 @@ def _raise_for_errors(summaries: Sequence["SegmentSummary"]) -> None:
 def prepared_spark(
     settings: SparkSettings, running: "SparkSession | None", directories: Sequence[str]
 ) -> Iterator["SparkSession"]:
-    """Have Spark, one that runs already or one of our own, with workers that can do the work in these directories."""
+    """Yield a running or a new Spark session whose workers have the package and can access these directories."""
     started = nullcontext(running) if running is not None else spark_session.open_spark(settings)
-    # Java is asked for the words of its own errors, so that these are read while it still runs.
+    # Translation asks the JVM for its error messages, so it must happen before the JVM stops.
     with (
         started as spark,
         _translate_spark_errors(),
@@ -184,7 +193,7 @@ def prepared_spark(
 
 @contextmanager
 def _translate_spark_errors() -> Iterator[None]:
-    """Turn what Spark and Java raise into a sentence."""
+    """Raise SparkFailed, with the root cause in one line, for exceptions of Spark and Java."""
     from py4j.protocol import Py4JError  # noqa: PLC0415
     from pyspark.errors import PySparkException  # noqa: PLC0415
 

@@ -1,8 +1,8 @@
-"""How the work with Spark ends: nothing is left behind, and nothing is said that nobody wants to hear.
+"""Cleanup of Spark: temporary files, signals and log output.
 
-Java removes its temporary files only if it ends by itself. So Spark, Java and their workers have a private temporary
-directory, which is removed when Java is gone, however that came about. If even this process was killed, the next one
-that starts Spark removes it.
+Java removes its temporary files only after a regular exit. Spark, Java and their workers therefore use a private
+temporary directory, which this process removes after Java ended. If this process was killed, the next process that
+starts Spark removes it.
 """
 
 import fcntl
@@ -22,19 +22,19 @@ from typing import Final
 PREFIX: Final = "fiveways-spark-"
 _EXIT_SIGNALS: Final = (signal.SIGTERM, signal.SIGHUP)
 _BY_SIGNAL: Final = 128
-"""What a shell adds to the number of a signal that ended a program."""
+"""Added by a shell to the number of the signal that ended a program."""
 _REMOVE_TIMEOUT: Final = 5.0
-"""Seconds for workers to end that still write files."""
+"""Seconds to wait for workers that still write files."""
 
 
 @contextmanager
 def temporary_directory() -> Iterator[Path]:
-    """Have a directory that nobody else uses, and that is removed at the end."""
+    """Create a private directory, locked for this process, and remove it at the end."""
     _remove_stale_directories(Path(tempfile.gettempdir()))
     folder = Path(tempfile.mkdtemp(prefix=PREFIX))
     handle = os.open(folder, os.O_RDONLY)
     try:
-        # As long as this process lives, nobody else can have the lock.
+        # The lock marks the directory as in use until this process ends.
         fcntl.flock(handle, fcntl.LOCK_EX)
         yield folder
     finally:
@@ -43,9 +43,9 @@ def temporary_directory() -> Iterator[Path]:
 
 
 def _remove_stale_directories(parent: Path) -> None:
-    """Remove the directories of processes that are dead."""
+    """Remove the directories of processes that ended without cleanup."""
     for folder in parent.glob(f"{PREFIX}*"):
-        with suppress(OSError):  # it is somebody else's, or in use, or a log that was kept
+        with suppress(OSError):  # it belongs to another user, is in use, or is a preserved log
             handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
             try:
                 fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -65,9 +65,9 @@ def _remove(folder: Path) -> None:
 
 @contextmanager
 def exit_on_signals() -> Iterator[None]:
-    """Let SIGTERM and SIGHUP end the work like Ctrl-C does, so that what was started is ended and cleared away.
+    """Handle SIGTERM and SIGHUP like Ctrl-C, by an exception, so that cleanup runs.
 
-    That is possible in the main thread alone; in others nothing changes, nor where somebody else handles these signals.
+    Only the main thread can do this; in other threads nothing changes. Handlers that the application set are kept.
     """
     if threading.current_thread() is not threading.main_thread():
         yield
@@ -110,7 +110,7 @@ def signals_deferred() -> Iterator[None]:
 
 @contextmanager
 def _signal_handlers(handler: signal.Handlers | Callable[[int, FrameType | None], object]) -> Iterator[None]:
-    """Replace the handlers of all signals that end the work; only the main thread can."""
+    """Replace the handlers of all signals that end the program; only the main thread can do this."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return
@@ -124,7 +124,7 @@ def _signal_handlers(handler: signal.Handlers | Callable[[int, FrameType | None]
 
 @contextmanager
 def sigint_handler_preserved() -> Iterator[None]:
-    """Keep the handler of Ctrl-C: Spark's own would talk to Java in the middle of another talk."""
+    """Keep the handler of Ctrl-C: Spark's own calls Java, possibly in the middle of another call to Java."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return
@@ -137,7 +137,7 @@ def sigint_handler_preserved() -> Iterator[None]:
 
 @contextmanager
 def py4j_logging_disabled() -> Iterator[None]:
-    """Keep the bridge to Java from logging tracebacks of what is raised anyway, or was meant to end."""
+    """Suppress the tracebacks that py4j logs for exceptions that are raised or expected anyway."""
     logger, root = logging.getLogger("py4j"), logging.getLogger()
     level = logger.level
     logger.setLevel(logging.CRITICAL + 1)

@@ -1,4 +1,4 @@
-"""Few files, however many segments come: parts of a day are merged as they gather, and once more when it is over."""
+"""Compaction: merge the parts of a day as they accumulate, and once more after the day is over."""
 
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
@@ -11,33 +11,35 @@ from fiveways.pipeline.segment_decoder import SCHEMAS, merge_parts
 from fiveways.pipeline.state import Part
 
 MAX_COMPACTED_SIZE: Final = 64 << 20
-"""Bytes from which on a part stays as it is."""
+"""Bytes; larger parts are not merged."""
 _MERGE_FACTOR: Final = 8
-"""Parts of like size that become one: each record is rewritten once for every such step in size."""
+"""Parts of similar size that are merged into one; each record is rewritten once per tier of size."""
 _MIN_TIER_SIZE: Final = 64 << 10
 
 
 def compact(spark: SparkSession, folder: Path, parts: Sequence[Part]) -> list[Part]:
-    """Merge files below `folder` where it is time to; return the parts that there are then."""
+    """Merge the files below `folder` that are due; return the parts after the merge."""
     groups = groups_to_merge(parts)
     if not groups:
         return list(parts)
-    names = [(merged_name(group), [part.name for part in group]) for group in groups]
-    into = str(folder)
-    sizes = spark.sparkContext.parallelize(names, len(names)).map(lambda each: merge_parts(*each, into)).collect()
-    gone = {part.name for group in groups for part in group}
+    merges = [(merged_name(group), [part.name for part in group]) for group in groups]
+    directory = str(folder)
+    sizes = (
+        spark.sparkContext.parallelize(merges, len(merges)).map(lambda merge: merge_parts(*merge, directory)).collect()
+    )
+    merged_names = {part.name for group in groups for part in group}
     merged = [_merged_part(group, size) for group, size in zip(groups, sizes, strict=True)]
-    return [*(part for part in parts if part.name not in gone), *merged]
+    return [*(part for part in parts if part.name not in merged_names), *merged]
 
 
 def groups_to_merge(parts: Sequence[Part]) -> list[list[Part]]:
-    """Return the groups of parts that should be one each."""
+    """Return the groups of parts to merge, each into one."""
     newest = max((date for part in parts for date in part.dates), default="")
     small: dict[tuple[str, int], list[Part]] = defaultdict(list)
     for part in parts:
         if part.size < MAX_COMPACTED_SIZE:
             day = max(part.dates, default="")
-            # Nothing more is likely to come for a day that is over.
+            # A day that is over rarely gets more records.
             small[day, _size_tier(part.size) if day == newest else -1].append(part)
     return [group for (day, _), group in small.items() if len(group) >= (_MERGE_FACTOR if day == newest else 2)]
 
@@ -50,7 +52,7 @@ def _size_tier(size: int) -> int:
 
 
 def merged_name(group: Sequence[Part]) -> str:
-    """Return what a merged part is called: by its first one, and how many segments are in it."""
+    """Return the name of a merged part: its first part and the number of segments."""
     return f"{group[0].name.partition('+')[0]}+{sum(part.segments for part in group)}"
 
 

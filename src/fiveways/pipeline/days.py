@@ -1,4 +1,4 @@
-"""Days, in UTC."""
+"""UTC days of timestamps."""
 
 from typing import Final
 
@@ -6,11 +6,11 @@ import numpy as np
 import pyarrow as pa
 
 DAY_NS: Final = 86_400_000_000_000
-"""Of so many nanoseconds."""
+"""Nanoseconds of a day."""
 
 
 def utc_dates(at: pa.Array | pa.ChunkedArray) -> pa.DictionaryArray:
-    """Return the days of times as texts."""
+    """Return the UTC dates of times in ns, dictionary-encoded."""
     days, codes = np.unique(at.to_numpy() // DAY_NS, return_inverse=True)
     return pa.DictionaryArray.from_arrays(
         pa.array(codes.astype(np.int32)), pa.array(list(map(format_date, days.tolist())))
@@ -18,5 +18,5 @@ def utc_dates(at: pa.Array | pa.ChunkedArray) -> pa.DictionaryArray:
 
 
 def format_date(day: int) -> str:
-    """Return a day as text, from its number since 1970."""
+    """Format a day, counted from 1970, as a date such as `2026-03-01`."""
     return str(np.datetime64(day, "D"))

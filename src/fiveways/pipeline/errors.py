@@ -1,23 +1,23 @@
-"""What can keep the pipeline from its tables."""
+"""Exceptions of the pipeline."""
 
 from fiveways.errors import FivewaysError
 
 
 class PipelineError(FivewaysError):
-    """The tables were not made; those of before are as they were."""
+    """A pipeline command failed; the existing tables are unchanged."""
 
 
 class SparkUnavailable(PipelineError):
-    """Spark, or the Java it needs, is not here or does not start; the text says what to install."""
+    """Spark or Java is missing or does not start; the text says how to install it."""
 
 
 class SparkFailed(PipelineError):
-    """Spark gave up in the middle of its work; the text says why, and where what it said is kept."""
+    """Spark failed during a job; the text names the cause and the file with Spark's log."""
 
 
 class BadInput(PipelineError):
-    """The journal cannot be read as it is; the text names the file, and the column if it is one."""
+    """The journal cannot be read; the text names the file and, if known, the column."""
 
 
 class TablesLocked(PipelineError):
-    """Another run is at work on the same tables."""
+    """Another run is writing the same tables."""

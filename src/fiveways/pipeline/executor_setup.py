@@ -1,4 +1,4 @@
-"""What workers on other machines need: the package itself, which is sent to them, and others, which are only named."""
+"""Set-up of Spark executors on other machines: send the package, and check for modules and directories."""
 
 import shutil
 import tempfile
@@ -14,28 +14,31 @@ if TYPE_CHECKING:
     from pyspark import SparkContext
 
 REQUIRED_MODULES: Final = {"pyarrow": "pyarrow", "numpy": "numpy", "msgspec": "msgspec", "google.protobuf": "protobuf"}
-"""Modules that are used where segments are read, and how `pip` calls them."""
+"""Modules needed where segments are read, and their names for `pip`."""
 SOURCE_ROOT: Final = Path(__file__).parents[2]
-"""The directory that the package is in."""
+"""Directory that contains the package."""
 _PROBES_PER_CORE: Final = 2
-"""Tasks for each core that answer what is missing, so that every machine is likely to be asked."""
+"""Probe tasks per core; more than one makes it likely that every machine runs one."""
 
 ProbeResult = tuple[str, tuple[str, ...], tuple[str, ...]]
-"""A machine, the modules that it lacks, and the directories that it does not see."""
+"""Host name, missing modules, and directories that are not visible there."""
 
 
 def needs_package(master: str) -> bool:
-    """Say whether workers are processes that do not have what we have; those of `local` are ours."""
+    """Return True if workers are not child processes of this one; with a `local` master they are."""
     return master != "local" and not master.startswith("local[")
 
 
 @contextmanager
 def package_on_workers(context: "SparkContext", directories: Sequence[str]) -> Iterator[None]:
-    """Send the package to the workers of a cluster; PipelineError if they lack anything else.
+    """Send the package to the workers of a cluster and check their environment.
 
     Args:
-        context: Spark, wherever it runs.
-        directories: What workers must be able to read, or write in.
+        context: The Spark context.
+        directories: Directories that workers must be able to read or write.
+
+    Raises:
+        PipelineError: A worker lacks a module or does not see a directory.
     """
     if not needs_package(context.master or ""):
         yield
@@ -43,17 +46,17 @@ def package_on_workers(context: "SparkContext", directories: Sequence[str]) -> I
     folder = tempfile.mkdtemp(prefix="fiveways-")
     try:
         context.addPyFile(str(build_package_zip(Path(folder) / "fiveways.zip")))
-        number = _PROBES_PER_CORE * context.defaultParallelism
-        found = context.parallelize(range(number), number).mapPartitions(make_probe(directories)).collect()
-        if sentence := describe_problems(found):
-            raise PipelineError(sentence)
+        probes = _PROBES_PER_CORE * context.defaultParallelism
+        results = context.parallelize(range(probes), probes).mapPartitions(make_probe(directories)).collect()
+        if problems := describe_problems(results):
+            raise PipelineError(problems)
         yield
     finally:
         shutil.rmtree(folder, ignore_errors=True)
 
 
 def build_package_zip(target: Path) -> Path:
-    """Write the package's modules into a zip file that Python can import from."""
+    """Write the package's modules into an importable zip file."""
     package = SOURCE_ROOT / "fiveways"
     with zipfile.ZipFile(target, "w", zipfile.ZIP_DEFLATED) as file:
         for path in sorted(package.rglob("*.py")):
@@ -62,11 +65,11 @@ def build_package_zip(target: Path) -> Path:
 
 
 def make_probe(directories: Sequence[str]) -> Callable[[Iterable[int]], Iterable[ProbeResult]]:
-    """Return what a worker is asked. It travels as it is, and needs nothing of this package."""
+    """Return a function that checks a worker; it must not use this package, which the worker may lack."""
     modules = tuple(REQUIRED_MODULES)
-    wanted = tuple(directories)
+    required = tuple(directories)
 
-    def ask(_: Iterable[int]) -> Iterable[ProbeResult]:
+    def probe(_: Iterable[int]) -> Iterable[ProbeResult]:
         import importlib  # noqa: PLC0415
         import pathlib  # noqa: PLC0415
         import socket  # noqa: PLC0415
@@ -77,26 +80,27 @@ def make_probe(directories: Sequence[str]) -> Callable[[Iterable[int]], Iterable
                 importlib.import_module(name)
             except ImportError:
                 missing.append(name)
-        unseen = tuple(each for each in wanted if "://" not in each and not pathlib.Path(each).is_dir())
+        unseen = tuple(path for path in required if "://" not in path and not pathlib.Path(path).is_dir())
         yield socket.gethostname(), tuple(missing), unseen
 
-    return ask
+    return probe
 
 
-def describe_problems(found: Iterable[ProbeResult]) -> str:
-    """Return what is wrong with the workers, in a sentence; nothing if nothing is."""
-    lacking: dict[str, set[str]] = {}
-    blind: dict[str, set[str]] = {}
-    for host, missing, unseen in found:
+def describe_problems(results: Iterable[ProbeResult]) -> str:
+    """Describe the first problem found by the probes; return an empty string if there is none."""
+    missing_on: dict[str, set[str]] = {}
+    unseen_on: dict[str, set[str]] = {}
+    for host, missing, unseen in results:
         for name in missing:
-            lacking.setdefault(REQUIRED_MODULES[name], set()).add(host)
+            missing_on.setdefault(REQUIRED_MODULES[name], set()).add(host)
         for path in unseen:
-            blind.setdefault(path, set()).add(host)
-    if lacking:
-        hosts = ", ".join(sorted(set[str]().union(*lacking.values())))
-        return f"Spark's workers lack {', '.join(sorted(lacking))} (on {hosts}); install that for the Python they run"
-    if blind:
-        path, where = next(iter(blind.items()))
-        hosts = ", ".join(sorted(where))
-        return f"Spark's workers do not see {path} (on {hosts}); on a cluster it has to be a directory that all share"
+            unseen_on.setdefault(path, set()).add(host)
+    if missing_on:
+        hosts = ", ".join(sorted(set[str]().union(*missing_on.values())))
+        packages = ", ".join(sorted(missing_on))
+        return f"Spark's workers lack {packages} (on {hosts}); install it for the Python that they run"
+    if unseen_on:
+        path, hosts_without = next(iter(unseen_on.items()))
+        hosts = ", ".join(sorted(hosts_without))
+        return f"Spark's workers do not see {path} (on {hosts}); on a cluster, use a directory that all machines share"
     return ""

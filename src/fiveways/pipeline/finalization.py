@@ -1,9 +1,9 @@
-"""What only one segment has messages of is settled there and then: its rows go into the tables as they are.
+"""Finalization: write the calls and orphans that only one segment contributes to, without a join.
 
-Pieces know in which bucket of neighbours their key lies. A bucket that one segment alone has pieces in holds nothing
-that must be put together: its calls and orphans are written where the segment was read, and stay as they are. Those in
-other buckets are put aside, in `_shared`, for `silver.calls` and `silver.orphans`. When a segment comes that shares a
-bucket with one of before, that one is settled anew.
+Each partial call has a bucket, computed from its key. If only one part has partial calls in a bucket, its calls and
+orphans are final and are written where the segment was read. Partial calls in shared buckets go to the table `_shared`
+for `silver.calls` and `silver.orphans`. A new segment that shares a bucket with an older part makes that part be
+finalized again.
 """
 
 from collections.abc import Collection, Iterable, Iterator, Sequence
@@ -27,84 +27,84 @@ if TYPE_CHECKING:
 
 PARTIAL_CALLS_TABLE: Final = "_shared"
 FINALIZED_SCHEMAS: Final = {"calls": arrow_schemas.CALLS, "orphans": arrow_schemas.ORPHANS}
-"""Tables that have rows from here; each has its others from a function of `_shared`."""
+"""Tables with finalized rows; their other rows come from a function of `_shared`."""
 _BUCKETS_TABLE: Final = "_buckets"
 _PART_SEPARATOR: Final = "-of-"
-"""Between the day and the part, in the name of a file with rows from here."""
+"""Separates the date and the part in the name of a file with finalized rows."""
 
 
 @dataclass(frozen=True, slots=True)
 class FinalizeTask:
-    """A part to be settled."""
+    """A part to finalize."""
 
     part: str
     output_directory: str
-    """The directory with a folder for each table."""
+    """Directory with one folder per table."""
     shared_buckets: Int64Array
-    """Its buckets that others have pieces in too."""
+    """Buckets of this part in which other parts have partial calls too."""
 
 
 def _finalize_part(task: FinalizeTask) -> None:
-    """Write the calls and orphans that this part alone knows of, and put aside all other pieces of it."""
-    into = Path(task.output_directory)
-    shared = ParquetPartWriter(into / PARTIAL_CALLS_TABLE, task.part, PARTIAL_CALLS)
+    """Write the calls and orphans of buckets that only this part has, and its partial calls of shared buckets."""
+    directory = Path(task.output_directory)
+    shared = ParquetPartWriter(directory / PARTIAL_CALLS_TABLE, task.part, PARTIAL_CALLS)
     files: dict[tuple[str, str], ParquetPartWriter] = {}
-    for pieces in segment_decoder.read_row_groups([into / "_pieces" / f"{task.part}{PARQUET_SUFFIX}"]):
-        alone = pieces
+    for partial_calls in segment_decoder.read_row_groups([directory / "_pieces" / f"{task.part}{PARQUET_SUFFIX}"]):
+        unshared = partial_calls
         if len(task.shared_buckets):
-            is_split = np.isin(pieces["bucket"].to_numpy(), task.shared_buckets)
-            shared.write(pieces.filter(pa.array(is_split)))
-            alone = pieces.filter(pa.array(~is_split))
-        for table, rows in (("calls", build_calls(alone)), ("orphans", build_orphans(alone))):
-            for day, of_day in _rows_by_date(rows):
-                key = table, day
+            is_shared = np.isin(partial_calls["bucket"].to_numpy(), task.shared_buckets)
+            shared.write(partial_calls.filter(pa.array(is_shared)))
+            unshared = partial_calls.filter(pa.array(~is_shared))
+        for table, rows in (("calls", build_calls(unshared)), ("orphans", build_orphans(unshared))):
+            for date, rows_of_date in _rows_by_date(rows):
+                key = table, date
                 if key not in files:
                     files[key] = ParquetPartWriter(
-                        into / table, f"{day}{_PART_SEPARATOR}{task.part}", FINALIZED_SCHEMAS[table]
+                        directory / table, f"{date}{_PART_SEPARATOR}{task.part}", FINALIZED_SCHEMAS[table]
                     )
-                files[key].write(of_day)
+                files[key].write(rows_of_date)
     for file in (shared, *files.values()):
         file.close()
 
 
 def _rows_by_date(rows: pa.Table) -> Iterator[tuple[str, pa.Table]]:
-    days = rows["date"].unique().to_pylist()
-    for day in days:
-        yield day, rows if len(days) == 1 else rows.filter(pc.equal(rows["date"], day))
+    dates = rows["date"].unique().to_pylist()
+    for date in dates:
+        yield date, rows if len(dates) == 1 else rows.filter(pc.equal(rows["date"], date))
 
 
 @dataclass(frozen=True, slots=True)
 class SharedBuckets:
-    """Which buckets several segments have pieces in, and for which of the older parts that is news."""
+    """Buckets in which several parts have partial calls, and the older parts with newly shared buckets."""
 
     buckets: Int64Array
     changed_parts: frozenset[str]
 
 
-def find_shared_buckets(folder: Path, kept: Sequence[str], fresh: Sequence[str]) -> SharedBuckets:
-    """Look at the buckets of all parts: of those that are settled already, and of the new ones."""
+def find_shared_buckets(folder: Path, kept: Sequence[str], new: Sequence[str]) -> SharedBuckets:
+    """Compare the buckets of the parts finalized before (`kept`) and of the new ones."""
     old = {part: _buckets(folder, part) for part in kept}
-    split = _repeated_values([*old.values(), *(_buckets(folder, part) for part in fresh)])
-    news = np.setdiff1d(split, _repeated_values(old.values()), assume_unique=True)
-    changed = (part for part, has in old.items() if len(news) and np.isin(has, news).any())
-    return SharedBuckets(split, frozenset(changed))
+    shared = _repeated_values([*old.values(), *(_buckets(folder, part) for part in new)])
+    newly_shared = np.setdiff1d(shared, _repeated_values(old.values()), assume_unique=True)
+    changed = (part for part, buckets in old.items() if len(newly_shared) and np.isin(buckets, newly_shared).any())
+    return SharedBuckets(shared, frozenset(changed))
 
 
 def _buckets(folder: Path, part: str) -> Int64Array:
-    """Return the buckets of a part; one that several segments in it have is there several times."""
+    """Return the buckets of a part; a bucket that several of its segments have is repeated."""
     path = folder / _BUCKETS_TABLE / f"{part}{PARQUET_SUFFIX}"
     if not path.exists():
         return np.zeros(0, np.int64)
     return np.asarray(parquet.read_table(path, use_threads=False)["bucket"].to_numpy())
 
 
-def _repeated_values(each: Iterable[Int64Array]) -> Int64Array:
-    values, counts = np.unique(np.concatenate([np.zeros(0, np.int64), *each]), return_counts=True)
+def _repeated_values(arrays: Iterable[Int64Array]) -> Int64Array:
+    values, counts = np.unique(np.concatenate([np.zeros(0, np.int64), *arrays]), return_counts=True)
     return np.asarray(values[counts > 1])
 
 
 def carry_over_finalized(output: TableDirectory, parts: Collection[str]) -> None:
-    """Take over what these parts have settled before."""
+    """Carry over the finalized rows of these parts."""
     for table in FINALIZED_SCHEMAS:
         output.carry_over(table, (name for name in output.files(table) if _source_part(name) in parts))
     output.carry_over(
@@ -113,20 +113,18 @@ def carry_over_finalized(output: TableDirectory, parts: Collection[str]) -> None
     )
 
 
-def finalize(spark: "SparkSession", folder: Path, parts: Sequence[str], division: SharedBuckets) -> None:
-    """Settle these parts, each in one task of Spark."""
-    tasks = [
-        FinalizeTask(part, str(folder), np.intersect1d(_buckets(folder, part), division.buckets)) for part in parts
-    ]
+def finalize(spark: "SparkSession", folder: Path, parts: Sequence[str], shared: SharedBuckets) -> None:
+    """Finalize parts, one Spark task for each."""
+    tasks = [FinalizeTask(part, str(folder), np.intersect1d(_buckets(folder, part), shared.buckets)) for part in parts]
     if tasks:
         spark.sparkContext.parallelize(tasks, len(tasks)).foreach(_finalize_part)
 
 
 def is_finalized_file(name: str) -> bool:
-    """Say whether a file of a table has rows from here."""
+    """Return True if a file of a table has finalized rows."""
     return name[10:].startswith(_PART_SEPARATOR)
 
 
 def _source_part(name: str) -> str:
-    """Return the part whose rows a file has; an empty text if it is not from here."""
+    """Return the part that a finalized file comes from; an empty string for other files."""
     return name[10 + len(_PART_SEPARATOR) : -len(PARQUET_SUFFIX)] if is_finalized_file(name) else ""

@@ -1,4 +1,4 @@
-"""One step of the tables: from what they were made from so far to that and some segments more."""
+"""Increment: the step that extends the tables by some segments."""
 
 import re
 from collections.abc import Collection, Iterable, Sequence
@@ -26,21 +26,21 @@ from fiveways.pipeline.tables import TABLES
 __all__ = ["JOB_GROUP", "Increment", "empty_state"]
 
 _LATE_SUFFIX: Final = "~late"
-"""Behind the name of a part that has what was too late at first."""
+"""Suffix of a part that has the late records of a segment."""
 _UNSAFE_CHARACTERS: Final = re.compile(r"[^A-Za-z0-9._-]")
 _TABLES_WITH_DURATIONS: Final = ("calls", "deliveries", "sessions")
-"""Tables that count the durations which came out negative."""
+"""Tables that count negative durations in a column."""
 _PUBLICATION_KINDS: Final = ("publish", "event")
-"""Messages of publications, which `_pieces` does not know."""
+"""Kinds of messages of publications; `_pieces` does not contain them."""
 
 
 def empty_state(journal: str, from_at: int | None, to_at: int | None) -> PipelineState:
-    """Return where tables begin."""
+    """Return the state before the first increment."""
     return PipelineState(journal=journal, from_at=from_at, to_at=to_at)
 
 
 class Increment:
-    """One step, from `begin` to `end`; what goes wrong between them leaves the tables as they were."""
+    """One increment, from `begin` to `commit`; an error in between leaves the tables unchanged."""
 
     def __init__(self, spark: SparkSession, output: TableDirectory, before: PipelineState) -> None:
         self._spark = spark
@@ -48,14 +48,14 @@ class Increment:
         self._previous_state = before
 
     def begin(self, *, keep_late: bool = False) -> None:
-        """Lay out the next tables: all that was read before is there, but for what was too late, if not wanted."""
+        """Begin the next tables with all decoded parts; late records are dropped unless `keep_late`."""
         self._output.begin_next()
         for table in SCHEMAS:
             names = (f"{part.name}{PARQUET_SUFFIX}" for part in self._previous_state.parts if part.rows.get(table))
             self._output.carry_over(table, names if keep_late or table != "late" else ())
 
     def decode_task(self, segment: Segment, watermark: int | None = None) -> DecodeTask:
-        """Return how a new segment is to be read."""
+        """Return the task that decodes a new segment."""
         before = self._previous_state
         return DecodeTask(
             segment.path,
@@ -67,69 +67,61 @@ class Increment:
         )
 
     def late_decode_task(self, segment: Segment, read: SegmentRecord) -> DecodeTask:
-        """Return how one is to be read of which some was too late."""
+        """Return the task that decodes only the late records of a segment."""
         task = self.decode_task(segment, read.watermark)
-        return DecodeTask(
-            task.path,
-            f"{task.part}{_LATE_SUFFIX}",
-            task.output_directory,
-            task.from_at,
-            task.to_at,
-            task.watermark,
-            True,
-        )
+        return replace(task, part=f"{task.part}{_LATE_SUFFIX}", late_only=True)
 
     def tasks_with_duplicates(self, tasks: Sequence[DecodeTask]) -> dict[int, DecodeTask]:
-        """Return, by their places, the tasks of segments with records that another one has too, without these."""
+        """Return by index the tasks of segments with records that another segment has too; they exclude these."""
         folder = self._output.next_path / RECORD_RANGES_TABLE
         seen = RecordRanges.read(folder / f"{part.name}{PARQUET_SUFFIX}" for part in self._previous_state.parts)
         if any(task.late_only for task in tasks):
-            # These are read once more, so that they do not count as read.
+            # Late records are decoded again now, so they must not count as duplicates.
             seen = seen.difference(self._late_records())
         again = {}
-        for place, task in enumerate(tasks):
-            mine = RecordRanges.read([folder / f"{task.part}{PARQUET_SUFFIX}"])
-            if common := mine.intersection(seen):
-                again[place] = replace(task, excluded=common)
-            seen.update(mine)
+        for index, task in enumerate(tasks):
+            ranges = RecordRanges.read([folder / f"{task.part}{PARQUET_SUFFIX}"])
+            if common := ranges.intersection(seen):
+                again[index] = replace(task, excluded=common)
+            seen.update(ranges)
         return again
 
     def _late_records(self) -> RecordRanges:
-        found = RecordRanges()
+        ranges = RecordRanges()
         for name in self._output.files("late"):
             for batch in parquet.read_table(self._output.path / "late" / name).to_batches():
-                found.add_new(batch, RecordRanges())
-        return found
+                ranges.add_new(batch, RecordRanges())
+        return ranges
 
     def commit(
-        self, found: Sequence[tuple[Segment, SegmentSummary]], teller: ProgressReporter, *, keep_late: bool = False
+        self, decoded: Sequence[tuple[Segment, SegmentSummary]], progress: ProgressReporter, *, keep_late: bool = False
     ) -> PipelineState:
-        """Make all tables with what was found, and put them in place."""
-        fresh = [_part_of_summary(summary) for _, summary in found if summary.dates or summary.late]
+        """Build all tables from the decoded segments and replace the existing tables; return the new state."""
+        new = [_part_of_summary(summary) for _, summary in decoded if summary.dates or summary.late]
         kept = self._previous_state.parts if keep_late else list(map(_without_late, self._previous_state.parts))
-        dates = sorted({date for part in [*kept, *fresh] for date in part.dates})
+        dates = sorted({date for part in [*kept, *new] for date in part.dates})
         if not dates:
             raise BadInput(f"{self._previous_state.journal} has no records{self._time_bounds_text()}")
-        days = {date for part in fresh for date in part.dates}
-        links, touched = self._linked_days(kept, fresh, dates)
+        new_dates = {date for part in new for date in part.dates}
+        links, touched = self._linked_days(kept, new, dates)
         old = [part.name for part in kept]
-        division = finalization.find_shared_buckets(self._output.next_path, old, [part.name for part in fresh])
-        touched.update(date for part in kept if part.name in division.changed_parts for date in part.dates)
+        shared = finalization.find_shared_buckets(self._output.next_path, old, [part.name for part in new])
+        touched.update(date for part in kept if part.name in shared.changed_parts for date in part.dates)
         linked = touched.union(*(links.get(date, ()) for date in touched)) if links is not None else set(dates)
-        parts = compaction.compact(self._spark, self._output.next_path, [*kept, *fresh])
+        parts = compaction.compact(self._spark, self._output.next_path, [*kept, *new])
         names = [part.name for part in parts]
-        known = set(names).intersection(old) - division.changed_parts
-        finalization.carry_over_finalized(self._output, known)
+        unchanged = set(names).intersection(old) - shared.changed_parts
+        finalization.carry_over_finalized(self._output, unchanged)
         finalization.finalize(
-            self._spark, self._output.next_path, [name for name in names if name not in known], division
+            self._spark, self._output.next_path, [name for name in names if name not in unchanged], shared
         )
-        plan = RebuildPlan(dates, days, touched, linked)
-        making = TableBuilder(self._spark, self._output, parts, plan)
-        teller.start_phase("making tables", sum(bool(table.inputs) for table in TABLES.values()))
-        teller.watch_spark(self._spark.sparkContext)
-        rows = making.run(lambda _: teller.advance())
-        teller.watch_spark(None)
-        state = self._next_state(found, parts, rows, links, keep_late=keep_late)
+        plan = RebuildPlan(dates, new_dates, touched, linked)
+        builder = TableBuilder(self._spark, self._output, parts, plan)
+        progress.start_phase("building tables", sum(bool(table.inputs) for table in TABLES.values()))
+        progress.watch_spark(self._spark.sparkContext)
+        rows = builder.run(lambda _: progress.advance())
+        progress.watch_spark(None)
+        state = self._next_state(decoded, parts, rows, links, keep_late=keep_late)
         self._output.commit(state)
         return state
 
@@ -139,72 +131,76 @@ class Increment:
 
     def _next_state(
         self,
-        found: Sequence[tuple[Segment, SegmentSummary]],
+        decoded: Sequence[tuple[Segment, SegmentSummary]],
         parts: list[Part],
         rows: dict[str, int],
         links: dict[str, list[str]] | None,
         *,
         keep_late: bool,
     ) -> PipelineState:
-        reads = {each.name: each if keep_late else _without_late_count(each) for each in self._previous_state.segments}
-        for segment, summary in found:
-            if segment.name not in reads:
-                reads[segment.name] = _segment_record(segment, summary)
+        records = {
+            record.name: record if keep_late else _without_late_count(record)
+            for record in self._previous_state.segments
+        }
+        for segment, summary in decoded:
+            if segment.name not in records:
+                records[segment.name] = _segment_record(segment, summary)
         return msgspec.structs.replace(
             self._previous_state,
             finished_at=datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z"),
             late=rows["late"],
-            repeated=sum(each.repeated for each in reads.values()),
-            negative_durations=sum(each.negative_durations for each in reads.values())
+            repeated=sum(record.repeated for record in records.values()),
+            negative_durations=sum(record.negative_durations for record in records.values())
             + sum(
                 self._output.sum_column(name, "negative_durations") for name in _TABLES_WITH_DURATIONS if name in rows
             ),
             quarantined=rows["quarantine"],
             rows={name: count for name, count in sorted(rows.items()) if not name.startswith("_")},
-            segments=list(reads.values()),
+            segments=list(records.values()),
             parts=parts,
             links=links,
         )
 
     def _linked_days(
-        self, kept: Sequence[Part], fresh: Sequence[Part], dates: Sequence[str]
+        self, kept: Sequence[Part], new: Sequence[Part], dates: Sequence[str]
     ) -> tuple[dict[str, list[str]] | None, set[str]]:
-        """Return which days have operations in common, and which days the new records touch.
+        """Return which days have operations in common, and the days that the new records touch.
 
-        An operation that is asked for on one day and answered on another belongs to the first of them: that is made
-        anew when the answer comes, and cannot be made without looking at the second.
+        An operation belongs to the day of its request. If the response comes on another day, the first day is rebuilt
+        from the records of both.
         """
-        days = {date for part in fresh for date in part.dates}
+        new_dates = {date for part in new for date in part.dates}
         if len(dates) == 1 or not kept:
-            # Nobody need know yet: all is made anew. The next step will ask.
+            # All tables are built from scratch; the next increment computes the links if it needs them.
             return None, set(dates)
         links: dict[str, set[str]] = {}
         if self._previous_state.links is None:
             _add_links(links, self._operation_day_groups(kept))
         else:
             links = {date: set(others) for date, others in self._previous_state.links.items()}
-        touched = set(days)
-        for part in fresh:
+        touched = set(new_dates)
+        for part in new:
             _add_links(links, [set(part.dates)])
-        older = [part for part in kept if not days.issuperset(part.dates)]
-        for name in self._parts_sharing_operations(fresh, older):
+        older = [part for part in kept if not new_dates.issuperset(part.dates)]
+        for name in self._parts_sharing_operations(new, older):
             others = set(next(part.dates for part in older if part.name == name))
             touched |= others
-            _add_links(links, [days | others])
+            _add_links(links, [new_dates | others])
         return {date: sorted(others) for date, others in sorted(links.items())}, touched
 
-    def _parts_sharing_operations(self, fresh: Sequence[Part], older: Sequence[Part]) -> list[str]:
-        """Return which of the older parts have operations of the new ones."""
-        if not older or not fresh:
+    def _parts_sharing_operations(self, new: Sequence[Part], older: Sequence[Part]) -> list[str]:
+        """Return the older parts that have operations in common with the new ones."""
+        if not older or not new:
             return []
-        new = self._operation_keys(fresh).select("run", "key").distinct()
-        shared = self._operation_keys(older).join(new, on=["run", "key"], how="left_semi").select("part").distinct()
-        return sorted(row["part"] for row in shared.collect())
+            return []
+        new_keys = self._operation_keys(new).select("run", "key").distinct()
+        shared = self._operation_keys(older).join(new_keys, on=["run", "key"], how="left_semi").select("part")
+        return sorted(row["part"] for row in shared.distinct().collect())
 
     def _operation_day_groups(self, parts: Sequence[Part]) -> list[set[str]]:
-        """Return the days that each pair of these parts has, if an operation is in both of them."""
+        """Return the days of each part, and the days of each set of parts that have an operation in common."""
         days = {part.name: set(part.dates) for part in parts}
-        found = [set(part.dates) for part in parts]
+        day_groups = [set(part.dates) for part in parts]
         if len({date for part in parts for date in part.dates}) > 1:
             groups = (
                 self._operation_keys(parts)
@@ -212,11 +208,11 @@ class Increment:
                 .agg(F.sort_array(F.collect_set("part")).alias("parts"))
             )
             rows = groups.filter(F.size("parts") > 1).select("parts").distinct().collect()
-            found += [set[str]().union(*(days[name] for name in row["parts"])) for row in rows]
-        return found
+            day_groups += [set[str]().union(*(days[name] for name in row["parts"])) for row in rows]
+        return day_groups
 
     def _operation_keys(self, parts: Sequence[Part]) -> DataFrame:
-        """Return what each operation in these parts is known by, and the part that it is in."""
+        """Return the key of each operation in these parts, with its part."""
         file = F.regexp_extract(F.col("_metadata.file_name"), rf"^(.*){PARQUET_SUFFIX}$", 1).alias("part")
         frames: list[DataFrame] = []
         keys: dict[str, Column] = {
@@ -246,9 +242,9 @@ def _add_links(links: dict[str, set[str]], groups: Iterable[Collection[str]]) ->
 
 
 def _safe_file_name(name: str) -> str:
-    """Return a file's name that means the same to everybody: Spark reads some characters as patterns."""
-    plain = _UNSAFE_CHARACTERS.sub("-", name)
-    return name if plain == name else f"{plain}-{blake2b(name.encode(), digest_size=4).hexdigest()}"
+    """Return a name without characters that Spark reads as patterns; a changed name gets a hash to stay unique."""
+    safe = _UNSAFE_CHARACTERS.sub("-", name)
+    return name if safe == name else f"{safe}-{blake2b(name.encode(), digest_size=4).hexdigest()}"
 
 
 def _part_of_summary(summary: SegmentSummary) -> Part:
@@ -259,8 +255,8 @@ def _without_late(part: Part) -> Part:
     return msgspec.structs.replace(part, rows={**part.rows, "late": 0})
 
 
-def _without_late_count(read: SegmentRecord) -> SegmentRecord:
-    return msgspec.structs.replace(read, late=0, watermark=None)
+def _without_late_count(record: SegmentRecord) -> SegmentRecord:
+    return msgspec.structs.replace(record, late=0, watermark=None)
 
 
 def _segment_record(segment: Segment, summary: SegmentSummary) -> SegmentRecord:

@@ -1,4 +1,4 @@
-"""How far Spark is, on a terminal: a line on stderr that moves, and is gone when the work is done."""
+"""Progress display on a terminal: a line on stderr that is removed at the end of the work."""
 
 import sys
 import threading
@@ -9,47 +9,47 @@ if TYPE_CHECKING:
     from pyspark import SparkContext
 
 _POLL_INTERVAL: Final = 0.2
-"""Seconds between two looks at Spark."""
+"""Seconds between two queries of Spark's task counts."""
 
 
 class ProgressReporter(Protocol):
-    """Who is told how far the work is."""
+    """Receiver of progress information."""
 
     def start_phase(self, text: str, total: int | None = None) -> None:
-        """Say what is done now, and of how many pieces it is."""
+        """Begin a phase, with its number of steps if that is known."""
 
     def advance(self, pieces: int = 1) -> None:
-        """Say that so many pieces more are done."""
+        """Count steps of the phase as done."""
 
     def print_line(self, text: str) -> None:
-        """Print a line on stdout, which stays."""
+        """Print a line on stdout."""
 
     def watch_spark(self, context: "SparkContext | None") -> None:
-        """Look at Spark itself for how far it is; None ends that."""
+        """Show the task counts of a Spark context; None stops that."""
 
 
 class NoProgress:
-    """Says nothing of how far it is, for programs. Fulfils `Teller`."""
+    """Progress reporter for programs: it shows no progress, but prints lines. Implements `ProgressReporter`."""
 
     def start_phase(self, text: str, total: int | None = None) -> None:
-        """Say nothing."""
+        """Do nothing."""
 
     def advance(self, pieces: int = 1) -> None:
-        """Say nothing."""
+        """Do nothing."""
 
     def print_line(self, text: str) -> None:
-        """Print the line: that one is wanted."""
+        """Print the line."""
         print(text, flush=True)  # noqa: T201
 
     def watch_spark(self, context: "SparkContext | None") -> None:
-        """Look at nothing."""
+        """Do nothing."""
 
 
 class ProgressBar:
-    """A bar with what is done now, and Spark's own tasks beside it. Fulfils `Teller`."""
+    """Progress bar with the phase and the task counts of Spark. Implements `ProgressReporter`."""
 
     def __init__(self) -> None:
-        from rich.console import Console  # noqa: PLC0415  help does without it
+        from rich.console import Console  # noqa: PLC0415  not needed for --help
         from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn  # noqa: PLC0415
 
         console = Console(stderr=True, highlight=False)
@@ -78,7 +78,7 @@ class ProgressBar:
         self._progress.stop()
 
     def start_phase(self, text: str, total: int | None = None) -> None:
-        """Show another text, and an empty bar."""
+        """Show the text of a phase and reset the bar."""
         self._progress.reset(self._task, description=text, total=total, pieces=f"0/{total}" if total else "", tasks="")
 
     def advance(self, pieces: int = 1) -> None:
@@ -94,7 +94,7 @@ class ProgressBar:
             print(text, flush=True)  # noqa: T201
 
     def watch_spark(self, context: "SparkContext | None") -> None:
-        """Show the tasks of Spark's jobs."""
+        """Show the task counts of Spark's jobs."""
         self._stop_watching()
         if context is not None:
             self._stopped.clear()
@@ -110,11 +110,12 @@ class ProgressBar:
     def _poll_tasks(self, context: "SparkContext") -> None:
         tracker = context.statusTracker()
         while not self._stopped.wait(_POLL_INTERVAL):
-            # Spark may end at any moment; then there is nothing more to show.
+            # Spark may stop at any moment.
             with suppress(Exception):
                 stages = [tracker.getStageInfo(number) for number in tracker.getActiveStageIds()]
                 running = [stage for stage in stages if stage is not None]
-                total, done = sum(each.numTasks for each in running), sum(each.numCompletedTasks for each in running)
+                total = sum(stage.numTasks for stage in running)
+                done = sum(stage.numCompletedTasks for stage in running)
                 self._progress.update(self._task, tasks=f"{done}/{total} tasks" if total else "")
 
     def _show_count(self) -> None:
@@ -124,5 +125,5 @@ class ProgressBar:
 
 
 def is_terminal() -> bool:
-    """Say whether somebody looks."""
+    """Return True if stderr is a terminal."""
     return sys.stderr.isatty()

@@ -1,7 +1,7 @@
-"""One segment, from records to rows, in one go: this is what Python workers do, and the only thing they do.
+"""Decoding of one segment into rows; this is the only work of Spark's Python workers.
 
-No row of it crosses into the JVM. Each task writes one file per table, under a name that the driver gave it, and gives
-back what is in them; done twice it does the same.
+Rows do not pass through the JVM. Each task writes one file per table, named by the driver, and returns a summary. A
+repeated task writes the same files again.
 """
 
 import os
@@ -24,9 +24,9 @@ from fiveways.pipeline.pairing import PARTIAL_CALLS, pair_messages
 from fiveways.pipeline.record_ranges import RecordRanges
 
 RECORD_RANGES_TABLE: Final = "_seqs"
-"""Which records were read."""
+"""Table with the ranges of decoded records."""
 _MESSAGES_PER_SLICE: Final = 1 << 20
-"""Messages that are held, and paired with each other, at once: a segment of any size fits into memory."""
+"""Messages held and paired in memory at once; it bounds memory for segments of any size."""
 SCHEMAS: Final = {
     "messages": spark_schemas.to_arrow(spark_schemas.MESSAGES),
     "quarantine": spark_schemas.to_arrow(spark_schemas.QUARANTINE),
@@ -36,31 +36,31 @@ SCHEMAS: Final = {
     "_buckets": pa.schema([PARTIAL_CALLS.field("bucket")]),
     RECORD_RANGES_TABLE: record_ranges.SCHEMA,
 }
-"""Columns of what is written here."""
+"""Schemas of the tables that are written here."""
 
 
 @dataclass(frozen=True, slots=True)
 class DecodeTask:
-    """A segment to be read."""
+    """Task to decode one segment."""
 
     path: str
     part: str
-    """What its files are called."""
+    """Name of the files to write."""
     output_directory: str
-    """The directory with a folder for each table."""
+    """Directory with one folder per table."""
     from_at: int | None = None
     to_at: int | None = None
     watermark: int | None = None
-    """Records before this are too late."""
+    """Records before this time are late."""
     late_only: bool = False
-    """Whether only these are wanted, because the others were read before."""
+    """Decode only late records, because the others were decoded before."""
     excluded: RecordRanges = field(default_factory=RecordRanges)
-    """Records that are left out, because another segment has them too."""
+    """Records to skip, because another segment has them too."""
 
 
 @dataclass(frozen=True, slots=True)
 class SegmentSummary:
-    """What was in it."""
+    """Result of a decoded segment."""
 
     part: str
     records: int = 0
@@ -68,20 +68,20 @@ class SegmentSummary:
     last_at: int | None = None
     late: int = 0
     repeated: int = 0
-    """Records that were left out, because they are there twice."""
+    """Records skipped as duplicates."""
     negative_durations: int = 0
-    """Records that waited in the hub for a time that is negative, because the clock was set back."""
+    """Records with a negative `queued_ns`, because the clock was set back."""
     watermark: int | None = None
     dates: list[str] = field(default_factory=list)
     rows: dict[str, int] = field(default_factory=dict)
     size: int = 0
-    """Bytes of all files that were written."""
+    """Bytes of all files written."""
     error: str = ""
-    """Why the segment cannot be read: a sentence for the user, which an exception would not survive the way as."""
+    """Reason why the segment cannot be read, for the user; Spark would not transport the exception."""
 
 
 def decode_segment(task: DecodeTask) -> SegmentSummary:
-    """Read a segment, and write the rows of each table."""
+    """Decode a segment and write its rows of each table."""
     try:
         return _SegmentDecoder(task).run()
     except JournalError as exc:
@@ -89,7 +89,7 @@ def decode_segment(task: DecodeTask) -> SegmentSummary:
 
 
 class _SegmentDecoder:
-    """One task at work."""
+    """State of one decode task."""
 
     def __init__(self, task: DecodeTask) -> None:
         self._task = task
@@ -113,23 +113,23 @@ class _SegmentDecoder:
         size = sum(file.close() for file in self._files.values())
         dates = list(map(format_date, sorted(self._days)))
         return SegmentSummary(
-            self._task.part,
-            self._records,
-            self._first,
-            self._last,
-            rows["late"],
-            self._repeated,
-            self._negative_durations,
-            self._task.watermark,
-            dates,
-            rows,
-            size,
+            part=self._task.part,
+            records=self._records,
+            first_at=self._first,
+            last_at=self._last,
+            late=rows["late"],
+            repeated=self._repeated,
+            negative_durations=self._negative_durations,
+            watermark=self._task.watermark,
+            dates=dates,
+            rows=rows,
+            size=size,
         )
 
     def _add_batch(self, batch: pa.RecordBatch) -> None:
-        wanted = self._select_times(batch)
-        batch = self._record_ranges.add_new(wanted, self._task.excluded)
-        self._repeated += len(wanted) - len(batch)
+        selected = self._select_times(batch)
+        batch = self._record_ranges.add_new(selected, self._task.excluded)
+        self._repeated += len(selected) - len(batch)
         if not len(batch):
             return
         batch = self._clear_negative_waits(batch)
@@ -142,88 +142,89 @@ class _SegmentDecoder:
         if not len(batch):
             return
         self._days.update(np.unique(batch.column("at").to_numpy() // DAY_NS).tolist())
-        found = decode(batch)
-        self._files["quarantine"].write(found.quarantine)
-        self._files["_marks"].write(found.marks)
-        self._pending_messages.append(found.messages)
-        self._pending_rows += len(found.messages)
+        decoded = decode(batch)
+        self._files["quarantine"].write(decoded.quarantine)
+        self._files["_marks"].write(decoded.marks)
+        self._pending_messages.append(decoded.messages)
+        self._pending_rows += len(decoded.messages)
         if self._pending_rows >= _MESSAGES_PER_SLICE:
             self._write_pending()
 
     def _select_times(self, batch: pa.RecordBatch) -> pa.RecordBatch:
-        """Leave out what is not within the times that were asked for."""
+        """Return the records within the time range of the task."""
         task = self._task
-        for bound, keeps in ((task.from_at, pc.greater_equal), (task.to_at, pc.less)):
+        for bound, compare in ((task.from_at, pc.greater_equal), (task.to_at, pc.less)):
             if bound is not None:
-                batch = batch.filter(keeps(batch.column("at"), bound))
+                batch = batch.filter(compare(batch.column("at"), bound))
         if task.late_only and task.watermark is not None:
             batch = batch.filter(pc.less(batch.column("at"), task.watermark))
         return batch
 
     def _clear_negative_waits(self, batch: pa.RecordBatch) -> pa.RecordBatch:
-        """Leave out how long a frame waited in the hub, if the clock was set back meanwhile."""
+        """Replace negative values of `queued_ns` by null; they occur when the clock was set back."""
         queued = batch.column("queued_ns")
         is_negative = pc.fill_null(pc.less(queued, 0), False)
         if not (number := pc.sum(is_negative).as_py()):
             return batch
         self._negative_durations += number
-        known = pc.if_else(is_negative, pa.scalar(None, pa.int64()), queued)
-        return batch.set_column(batch.schema.get_field_index("queued_ns"), "queued_ns", known)
+        cleared = pc.if_else(is_negative, pa.scalar(None, pa.int64()), queued)
+        return batch.set_column(batch.schema.get_field_index("queued_ns"), "queued_ns", cleared)
 
     def _separate_late(self, batch: pa.RecordBatch, first: int) -> pa.RecordBatch:
-        """Put aside what is too late."""
+        """Write late records to the table `late`; return the others."""
         watermark = self._task.watermark
         if watermark is None or self._task.late_only or first >= watermark:
             return batch
         is_late = pc.less(batch.column("at"), watermark)
         late = pa.Table.from_batches([batch.filter(is_late)])
-        stamp = pa.array(np.full(len(late), watermark), pa.int64())
-        self._files["late"].write(late.append_column("watermark", stamp))
+        watermarks = pa.array(np.full(len(late), watermark), pa.int64())
+        self._files["late"].write(late.append_column("watermark", watermarks))
         return batch.filter(pc.invert(is_late))
 
     def _write_pending(self) -> None:
-        """Find what belongs together among the messages that are held, and write both."""
+        """Pair the messages held in memory; write them and the partial calls."""
         if not self._pending_messages:
             return
         messages = pa.concat_tables(self._pending_messages)
         self._pending_messages, self._pending_rows = [], 0
         if len(messages):
             self._files["messages"].write(messages)
-            pieces = pair_messages(messages)
-            self._files["_pieces"].write(pieces)
-            self._files["_buckets"].write(unique_buckets(pieces))
+            partial_calls = pair_messages(messages)
+            self._files["_pieces"].write(partial_calls)
+            self._files["_buckets"].write(unique_buckets(partial_calls))
 
 
-def unique_buckets(pieces: pa.Table) -> pa.Table:
-    """Return the buckets that pieces, which were paired at once, are in, each of them once."""
-    return pieces.select(["bucket"]).group_by("bucket", use_threads=False).aggregate([])
+def unique_buckets(partial_calls: pa.Table) -> pa.Table:
+    """Return the distinct buckets of partial calls that were paired together."""
+    return partial_calls.select(["bucket"]).group_by("bucket", use_threads=False).aggregate([])
 
 
 class ParquetPartWriter:
-    """A Parquet file that is there when it is whole, and only if it has rows."""
+    """Parquet file that appears when it is complete, and only if it has rows."""
 
     def __init__(self, folder: Path, name: str, schema: pa.Schema) -> None:
         self._path = folder / f"{name}.parquet"
-        # Readers skip what begins with a dot; two attempts at one task must not write to one file.
+        # Readers skip names that begin with a dot; the process id keeps two attempts at one task apart.
         self._temporary_path = folder / f".{name}.{os.getpid()}.tmp"
         self._schema = schema
         self._writer: parquet.ParquetWriter | None = None
         self.rows = 0
 
     def write(self, table: pa.Table | pa.RecordBatch) -> None:
-        """Add rows; columns that are not of the table are left out."""
+        """Write rows; columns that are not in the schema are left out."""
         if not len(table):
             return
         table = pa.Table.from_batches([table]) if isinstance(table, pa.RecordBatch) else table
         table = table.select(self._schema.names)
         if self._writer is None:
             self._temporary_path.parent.mkdir(parents=True, exist_ok=True)
-            # A dictionary is how Parquet keeps a column of few values anyway; on disk it is a plain one.
-            kinds = [
-                _stored_type(has.type, wanted.type) for has, wanted in zip(table.schema, self._schema, strict=True)
+            # Parquet stores a column of few distinct values with a dictionary; the stored type is plain text.
+            types = [
+                _stored_type(actual.type, declared.type)
+                for actual, declared in zip(table.schema, self._schema, strict=True)
             ]
-            self._written_schema = pa.schema(list(zip(self._schema.names, kinds, strict=True)))
-            # Trying to find few values where there are many takes half as long again, and more room.
+            self._written_schema = pa.schema(list(zip(self._schema.names, types, strict=True)))
+            # Dictionary encoding of columns with many distinct values costs half as much time again, and space.
             coded = [field.name for field in self._written_schema if pa.types.is_dictionary(field.type)]
             self._writer = parquet.ParquetWriter(
                 self._temporary_path, self._written_schema, compression="zstd", store_schema=False, use_dictionary=coded
@@ -234,7 +235,7 @@ class ParquetPartWriter:
         self.rows += len(table)
 
     def close(self) -> int:
-        """Make it whole; return its size. Without rows there is none, nor one that an earlier attempt left."""
+        """Finish the file and return its size; without rows, delete the file of an earlier attempt and return 0."""
         if self._writer is None:
             self._path.unlink(missing_ok=True)
             return 0
@@ -244,16 +245,16 @@ class ParquetPartWriter:
         return size
 
 
-def _stored_type(has: pa.DataType, wanted: pa.DataType) -> pa.DataType:
-    is_same = pa.types.is_dictionary(has) and has.value_type == wanted
-    return has if is_same else wanted
+def _stored_type(actual: pa.DataType, declared: pa.DataType) -> pa.DataType:
+    is_same = pa.types.is_dictionary(actual) and actual.value_type == declared
+    return actual if is_same else declared
 
 
-def merge_parts(name: str, parts: list[str], into: str) -> int:
-    """Make one part of several, in all tables; return the size of its files. The parts that were are removed."""
+def merge_parts(name: str, parts: list[str], directory: str) -> int:
+    """Merge parts into one in all tables, delete them, and return the size of the merged files."""
     size = 0
     for table in SCHEMAS:
-        folder = Path(into, table)
+        folder = Path(directory, table)
         files = [folder / f"{part}.parquet" for part in parts]
         merged = ParquetPartWriter(folder, name, SCHEMAS[table])
         for rows in read_row_groups(files):
@@ -265,7 +266,7 @@ def merge_parts(name: str, parts: list[str], into: str) -> int:
 
 
 def read_row_groups(files: Iterable[Path]) -> Iterator[pa.Table]:
-    """Yield the rows of those of the files that there are, some at a time."""
+    """Yield the rows of the files that exist, one row group at a time."""
     for path in files:
         if path.exists():
             with _open_with_dictionaries(path) as file:
@@ -274,10 +275,10 @@ def read_row_groups(files: Iterable[Path]) -> Iterator[pa.Table]:
 
 
 def _open_with_dictionaries(path: Path) -> parquet.ParquetFile:
-    """Open a file to be read such that columns of few values come as they are kept."""
+    """Open a file so that dictionary-encoded columns are read as dictionaries."""
     with parquet.ParquetFile(path) as file:
         first = file.metadata.row_group(0)
         columns = [first.column(number) for number in range(first.num_columns)]
-        coded = [each.path_in_schema for each in columns if each.has_dictionary_page]
-        # It is opened again, since only then it can be told; its metadata need not be read again.
+        coded = [column.path_in_schema for column in columns if column.has_dictionary_page]
+        # This option exists only when a file is opened; the metadata is not read again.
         return parquet.ParquetFile(path, metadata=file.metadata, read_dictionary=coded)

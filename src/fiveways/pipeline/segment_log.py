@@ -1,7 +1,7 @@
-"""The order in which closed segments landed: a log that only grows, and the stream's offsets count its lines.
+"""Log of the closed segments in the order of their arrival; Spark's stream offsets count its lines.
 
-A segment gets its line, with the time that was closed when it came, before anybody is told of it. So a stream that is
-killed and begins a batch again finds the same segments in it, and calls the same records late.
+A segment gets its line, with the watermark of that moment, before Spark sees it. A stream that was killed and repeats a
+batch therefore finds the same segments in it and treats the same records as late.
 """
 
 import os
@@ -26,35 +26,35 @@ from fiveways.journal.reader import Segment
 from fiveways.journal.segments import resolve_filesystem
 
 SOURCE_FORMAT: Final = "fiveways-journal"
-_OFFSET_KEY: Final = "landed"
+OFFSET_KEY: Final = "landed"
 _SECOND: Final = 1_000_000_000
 LINE_COLUMN: Final = "line"
 
 
 class LogEntry(msgspec.Struct, frozen=True, kw_only=True):
-    """One line of the log: a segment."""
+    """Line of the log: one segment."""
 
     name: str
     path: str
     size: int
     last_at: int | None
-    """The newest record's time."""
+    """Time of the newest record."""
     watermark: int | None
-    """Records before that were late when it came."""
+    """Watermark at the arrival of the segment; older records in it are late."""
     landed_at: float
-    """When its file was there, in seconds since 1970."""
+    """Modification time of the file, Unix time in seconds."""
     error: str = ""
-    """Why it cannot be read."""
+    """Reason why the segment cannot be read."""
 
 
 class SegmentLog:
-    """The lines, in a file that one process writes."""
+    """Log file; one process writes it."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
 
     def read(self) -> list[LogEntry]:
-        """Return all whole lines."""
+        """Return all complete lines."""
         try:
             data = self._path.read_bytes()
         except FileNotFoundError:
@@ -62,18 +62,18 @@ class SegmentLog:
         return [msgspec.json.decode(line, type=LogEntry) for line in data.split(b"\n")[:-1]]
 
     def rewrite(self, lines: Sequence[LogEntry]) -> None:
-        """Put other lines in the place of all."""
-        begun = self._path.with_suffix(".tmp")
-        begun.write_bytes(_encode_entries(lines))
-        begun.replace(self._path)
+        """Replace the whole log."""
+        temporary = self._path.with_suffix(".tmp")
+        temporary.write_bytes(_encode_entries(lines))
+        temporary.replace(self._path)
 
     def append(self, lines: Sequence[LogEntry]) -> None:
-        """Write lines behind those that are there; they are on disk when it returns."""
+        """Append lines; they are on disk when this returns."""
         if not lines:
             return
         OWNER_ONLY.make_directory(self._path.parent)
         with self._path.open("ab+") as file:
-            # Whoever was killed while writing has left the beginning of a line, of which nobody was told.
+            # A process killed while writing left an incomplete line, which no reader has used.
             file.seek(0)
             file.truncate(file.read().rfind(b"\n") + 1)
             file.write(_encode_entries(lines))
@@ -86,25 +86,27 @@ def _encode_entries(lines: Sequence[LogEntry]) -> bytes:
 
 
 def log_new_segments(log: SegmentLog, journal: str, delay: float) -> int:
-    """Give new closed segments their lines; return how many lines there are."""
+    """Append lines for new closed segments; return the number of lines."""
     lines = log.read()
-    known = {line.name for line in lines}
-    new = [each for each in reader.list_segments(journal) if each.is_closed and each.name not in known]
-    # Several that come at once are taken by their time: a name says nothing about it.
-    seen = sorted(((newest_record_time(each.path), each) for each in new), key=lambda pair: (pair[0][0] or 0, pair[1]))
+    logged = {line.name for line in lines}
+    new = [segment for segment in reader.list_segments(journal) if segment.is_closed and segment.name not in logged]
+    # Segments that arrive together are ordered by time, because a name says nothing about it.
+    timed = sorted(
+        ((newest_record_time(segment.path), segment) for segment in new), key=lambda pair: (pair[0][0] or 0, pair[1])
+    )
     last = max((line.last_at for line in lines if line.last_at is not None), default=None)
-    fresh = []
-    for (at, error), each in seen:
+    entries = []
+    for (at, error), segment in timed:
         watermark = None if last is None else last - round(delay * _SECOND)
-        fresh.append(log_entry(each, at, watermark, error))
+        entries.append(log_entry(segment, at, watermark, error))
         if at is not None:
             last = at if last is None else max(last, at)
-    log.append(fresh)
-    return len(lines) + len(fresh)
+    log.append(entries)
+    return len(lines) + len(entries)
 
 
 def log_entry(segment: Segment, last_at: int | None, watermark: int | None = None, error: str = "") -> LogEntry:
-    """Return the line of a segment."""
+    """Create the log entry of a segment."""
     return LogEntry(
         name=segment.name,
         path=segment.path,
@@ -126,7 +128,7 @@ def _modification_time(path: str) -> float:
 
 
 def segment_exists(line: LogEntry) -> bool:
-    """Say whether the file of a line can still be found."""
+    """Return True if the segment's file still exists."""
     try:
         system, name = resolve_filesystem(line.path)
         return bool(line.path) and bool(system.get_file_info(name).is_file)
@@ -135,7 +137,7 @@ def segment_exists(line: LogEntry) -> bool:
 
 
 def newest_record_time(path: str) -> tuple[int | None, str]:
-    """Return the time of a segment's newest record, as Parquet tells it; or why it cannot be read."""
+    """Return the time of a segment's newest record, or an error text if it is unreadable."""
     try:
         reader.check_segment(path)
         system, name = resolve_filesystem(path)
@@ -144,9 +146,9 @@ def newest_record_time(path: str) -> tuple[int | None, str]:
                 return None, ""
             index = file.schema_arrow.get_field_index("at")
             groups = (file.metadata.row_group(number).column(index) for number in range(file.num_row_groups))
-            told = [group.statistics.max if group.is_stats_set else None for group in groups]
-            known = [each for each in told if each is not None]
-            if len(known) == len(told):
+            maxima = [group.statistics.max if group.is_stats_set else None for group in groups]
+            known = [maximum for maximum in maxima if maximum is not None]
+            if len(known) == len(maxima):
                 return max(known), ""
             return int(pc.max(file.read(columns=["at"]).column("at")).as_py()), ""
     except (JournalError, pa.ArrowException, OSError) as exc:
@@ -155,7 +157,7 @@ def newest_record_time(path: str) -> tuple[int | None, str]:
 
 @dataclass
 class _LogPartition(InputPartition):
-    """Lines of the log, for one task."""
+    """Lines of the log for one task."""
 
     entries: list[bytes]
 
@@ -165,19 +167,19 @@ class _LogPartition(InputPartition):
 
 
 class SegmentLogSource(DataSource):
-    """Closed segments as a stream of lines."""
+    """Spark data source that streams the closed segments of a journal as log lines."""
 
     @classmethod
     def name(cls) -> str:
-        """Return how the source is called."""
+        """Return the name of the source."""
         return SOURCE_FORMAT
 
     def schema(self) -> str:
-        """Return its columns: a line of the log as JSON."""
+        """Return the columns: a log entry as JSON."""
         return f"{LINE_COLUMN} string"
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802
-        """Return what reads it."""
+        """Return the stream reader."""
         return _SegmentLogReader(
             self.options["journal"], SegmentLog(Path(self.options["log"])), float(self.options["delay"])
         )
@@ -191,24 +193,24 @@ class _SegmentLogReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._final_offset: int | None = None
 
     def initialOffset(self) -> dict[str, int]:  # noqa: N802
-        return {_OFFSET_KEY: 0}
+        return {OFFSET_KEY: 0}
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
         self._final_offset = log_new_segments(self._log, self._journal, self._delay)
 
     def latestOffset(self, start: dict[str, int], limit: ReadLimit) -> dict[str, int]:  # noqa: N802
         return {
-            _OFFSET_KEY: log_new_segments(self._log, self._journal, self._delay)
+            OFFSET_KEY: log_new_segments(self._log, self._journal, self._delay)
             if self._final_offset is None
             else self._final_offset
         }
 
     def partitions(self, start: dict[str, int], end: dict[str, int]) -> Sequence[InputPartition]:
-        lines = self._log.read()[start[_OFFSET_KEY] : end[_OFFSET_KEY]]
+        lines = self._log.read()[start[OFFSET_KEY] : end[OFFSET_KEY]]
         return [_LogPartition([msgspec.json.encode(line) for line in lines])] if lines else []
 
     def read(self, partition: InputPartition) -> Iterator[tuple[str]]:
         if not isinstance(partition, _LogPartition):
-            raise AssertionError  # noqa: TRY004  we made it
+            raise AssertionError  # noqa: TRY004  `partitions` creates only this type
         for line in partition.entries:
             yield (line.decode(),)

@@ -1,4 +1,4 @@
-"""The columns of `arrow_schemas.py`, as Spark knows them."""
+"""The schemas of `arrow_schemas` as Spark types."""
 
 from typing import Final
 
@@ -29,6 +29,6 @@ LATE: Final = _to_spark(arrow_schemas.LATE)
 
 
 def to_arrow(table: StructType) -> pa.Schema:
-    """Return the same columns for pyarrow."""
-    kinds = {kind: known for known, kind in _KINDS.items()}
+    """Convert a schema back to pyarrow."""
+    kinds = {spark_type: arrow_type for arrow_type, spark_type in _KINDS.items()}
     return pa.schema([(field.name, kinds[field.dataType]) for field in table.fields])

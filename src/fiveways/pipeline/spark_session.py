@@ -1,6 +1,6 @@
-"""Spark for one command: started without a word on the terminal, set for this work, and gone at the end.
+"""Start and stop of Spark for one command, without output on the terminal.
 
-pyspark is imported when Spark is started and not before, so that a machine without it is told in one sentence.
+pyspark is imported only when Spark starts, so that a clear error is possible if it is not installed.
 """
 
 import logging
@@ -25,16 +25,16 @@ if TYPE_CHECKING:
 
 JAVA_REQUIREMENT: Final = "Java 17 or later (on Debian and Ubuntu: apt-get install openjdk-17-jre-headless)"
 _JVM_EXIT_TIMEOUT: Final = 20.0
-"""Seconds for the JVM to end by itself."""
+"""Seconds to wait for the JVM to exit."""
 _MAX_HEAP_MB: Final = 4 << 10
-"""Megabytes: more does not make this work faster."""
+"""Megabytes; a larger heap does not make the pipeline faster."""
 _TAIL: Final = 1 << 16
 
 _LOG_FILE: Final = "spark.log"
 _JAVA_OPTIONS: Final = "spark.driver.extraJavaOptions"
 _TEMPORARY: Final = "java.io.tmpdir"
 _NO_PERF_DATA: Final = "-XX:-UsePerfData"
-"""Java would count what it does in a file in /tmp, wherever its temporary directory is."""
+"""Without it the JVM writes performance counters to /tmp, wherever its temporary directory is."""
 _LOGGERS: Final = ("SQLQueryContextLogger", "DataFrameQueryContextLogger")
 
 _DEFAULT_CONF: Final = {
@@ -51,13 +51,13 @@ _DEFAULT_CONF: Final = {
     "spark.sql.parquet.compression.codec": "zstd",
     "spark.sql.adaptive.coalescePartitions.minPartitionSize": "4m",
     "spark.sql.autoBroadcastJoinThreshold": "64m",
-    # Of two dozen tables each has some pieces of code; what was compiled for one step is there for the next.
+    # Two dozen tables, each with several pieces of generated code: keep it compiled for the next increment.
     "spark.sql.codegen.cache.maxEntries": "5000",
-    # Percentiles collect what they sort: above so many groups Spark would sort twice.
+    # Percentiles collect and sort values themselves; beyond this number of groups Spark would sort a second time.
     "spark.sql.objectHashAggregate.sortBased.fallbackThreshold": "1000000",
     "spark.sql.catalogImplementation": "in-memory",
     "spark.serializer": "org.apache.spark.serializer.KryoSerializer",
-    # No `_SUCCESS` and no checksums among the tables.
+    # No `_SUCCESS` files and no checksums among the tables.
     "spark.hadoop.mapreduce.fileoutputcommitter.marksuccessfuljobs": "false",
     "spark.hadoop.mapreduce.fileoutputcommitter.algorithm.version": "2",
     "spark.hadoop.parquet.summary.metadata.level": "NONE",
@@ -67,25 +67,25 @@ _DEFAULT_CONF: Final = {
 
 @dataclass(frozen=True, slots=True)
 class SparkSettings:
-    """Where Spark runs, and what the user wants otherwise than we do."""
+    """Spark master and the settings of the user."""
 
     master: str = "local[*]"
     conf: Mapping[str, str] = field(default_factory=dict)
     verbose: bool = False
-    """Whether what Spark and Java say comes to the terminal."""
+    """Show the output of Spark and Java on the terminal."""
     name: str = "fiveways"
 
     @property
     def is_local(self) -> bool:
-        """Whether all of it is on this machine."""
+        """True if Spark runs on this machine only."""
         return self.master.startswith("local")
 
 
 def require_spark(*, java: bool = True) -> None:
-    """Raise `MissingExtra` without pyspark, and `NoSpark` without Java unless `java` is False."""
+    """Raise `MissingExtra` without pyspark, and `SparkUnavailable` without Java unless `java` is False."""
     require("pipeline", "Spark")
     if java and _java() is None:
-        raise SparkUnavailable(f"Spark needs {JAVA_REQUIREMENT}, and there is none in JAVA_HOME or on the PATH")
+        raise SparkUnavailable(f"Spark needs {JAVA_REQUIREMENT}; none was found in JAVA_HOME or on the PATH")
 
 
 def _java() -> str | None:
@@ -95,7 +95,7 @@ def _java() -> str | None:
 
 @contextmanager
 def open_spark(settings: SparkSettings) -> "Iterator[SparkSession]":
-    """Have Spark for a while. What it says is in a file, of which nobody hears unless something goes wrong in it."""
+    """Start Spark for the duration of the block; its output goes to a log file, which is kept only after an error."""
     require_spark()
     with cleanup.exit_on_signals(), cleanup.py4j_logging_disabled(), cleanup.temporary_directory() as folder:
         jvm = SparkProcess()
@@ -104,10 +104,10 @@ def open_spark(settings: SparkSettings) -> "Iterator[SparkSession]":
             yield _start_with_log(settings, log, folder, jvm)
         except (SparkUnavailable, SparkFailed) as exc:
             stop_spark(jvm)
-            where = f"; what Spark said is in {_preserve_log(log)}" if log is not None and log.exists() else ""
+            where = f"; Spark's output is in {_preserve_log(log)}" if log is not None and log.exists() else ""
             raise type(exc)(f"{exc}{where}") from exc.__cause__
         except BaseException as exc:
-            # An interrupt does not wait for the workers on other machines.
+            # After an interrupt, workers on other machines are not waited for.
             stop_spark(jvm, at_once=settings.is_local and not isinstance(exc, Exception))
             raise
         stop_spark(jvm)
@@ -121,7 +121,7 @@ def _start_with_log(settings: SparkSettings, log: Path | None, folder: Path, jvm
 
 
 def _preserve_log(log: Path) -> str:
-    """Put a log where it stays."""
+    """Move a log out of the temporary directory."""
     handle, name = tempfile.mkstemp(prefix=cleanup.PREFIX, suffix=".log")
     os.close(handle)
     shutil.move(log, name)
@@ -130,7 +130,7 @@ def _preserve_log(log: Path) -> str:
 
 @dataclass(slots=True)
 class SparkProcess:
-    """What was started: known piece by piece, since it may be interrupted in between."""
+    """The JVM process and the session as far as they were started; an interrupt may come in between."""
 
     process: subprocess.Popen[bytes] | None = None
     session: "SparkSession | None" = None
@@ -142,11 +142,11 @@ def start_spark(
     """Start a JVM and Spark in it.
 
     Args:
-        settings: Where it runs, and how.
-        log: Gets the JVM's output from its first line on, which no setting of log4j could do, and nobody else's: it is
-            given to that process alone. `None` leaves it on the terminal.
-        folder: Where Spark, Java and workers put what is temporary, if not where all do.
-        jvm: Is told what was started.
+        settings: Master and configuration.
+        log: File for the output of the JVM from its first line, which log4j cannot redirect; output of this process is
+            not affected. `None` leaves it on the terminal.
+        folder: Directory for temporary files of Spark, Java and workers; default is the system's.
+        jvm: Receives the process and the session as soon as they exist.
     """
     from pyspark import SparkConf, SparkContext  # noqa: PLC0415
     from pyspark.errors import PySparkException  # noqa: PLC0415
@@ -155,7 +155,7 @@ def start_spark(
     from pyspark.sql import SparkSession  # noqa: PLC0415
 
     if log:
-        # These would write an error to stderr before it is raised.
+        # These loggers would write an error to stderr before it is raised.
         for name in _LOGGERS:
             PySparkLogger.getLogger(name).setLevel(logging.CRITICAL)
     conf = SparkConf(loadDefaults=False)
@@ -172,7 +172,7 @@ def start_spark(
             return jvm.session
     except (PySparkException, OSError) as exc:
         raise SparkUnavailable(_startup_error_text(log, exc)) from exc
-    except Exception as exc:  # what the JVM throws has no base of its own here
+    except Exception as exc:  # py4j is not imported here, so its exceptions are recognised by their module
         if type(exc).__module__.partition(".")[0] != "py4j":
             raise
         raise SparkUnavailable(_startup_error_text(log, exc)) from exc
@@ -180,13 +180,13 @@ def start_spark(
 
 @contextmanager
 def _capture_jvm_process(jvm: SparkProcess) -> Iterator[None]:
-    """Learn of the process before anybody waits for it: pyspark tells of it only when Java has answered."""
+    """Capture the JVM process when it is launched; pyspark exposes it only after Java has answered."""
     from pyspark import java_gateway  # noqa: PLC0415
 
     module: Any = java_gateway
     popen = module.Popen
 
-    def launch(*arguments: Any, **options: Any) -> subprocess.Popen[bytes]:  # noqa: ANN401  as pyspark gives them
+    def launch(*arguments: Any, **options: Any) -> subprocess.Popen[bytes]:  # noqa: ANN401  passed through
         with cleanup.signals_deferred():
             process: subprocess.Popen[bytes] = popen(*arguments, **options)
             jvm.process = process
@@ -200,22 +200,22 @@ def _capture_jvm_process(jvm: SparkProcess) -> Iterator[None]:
 
 
 def stop_spark(jvm: SparkProcess, *, at_once: bool = False) -> None:
-    """End Spark and its JVM, in good order or at once."""
+    """Stop Spark and its JVM; with `at_once`, kill the JVM first."""
     from pyspark import SparkContext  # noqa: PLC0415
 
     with cleanup.signals_ignored(), warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # of a JVM that is gone
+        warnings.simplefilter("ignore")  # a JVM that has exited causes warnings
         if at_once and jvm.process is not None:
             jvm.process.kill()
         if jvm.session is not None:
-            gateway = jvm.session.sparkContext._gateway  # noqa: SLF001  it has no public name
+            gateway = jvm.session.sparkContext._gateway  # noqa: SLF001  no public name exists
             _hide_traceback(jvm.session.sparkContext)
-            with suppress(Exception):  # a JVM that is gone has nothing left to stop
+            with suppress(Exception):  # the JVM may have exited
                 jvm.session.stop()
             if gateway is not None:
                 with suppress(Exception):
                     gateway.shutdown()
-        # The next session in this process gets a JVM of its own, with its own settings.
+        # The next session in this process starts a JVM with its own settings.
         SparkContext._gateway = None  # noqa: SLF001
         SparkContext._jvm = None  # noqa: SLF001
         if jvm.process is not None:
@@ -223,7 +223,7 @@ def stop_spark(jvm: SparkProcess, *, at_once: bool = False) -> None:
 
 
 def _hide_traceback(context: object) -> None:
-    """Keep PySpark from printing a traceback if the JVM closes the socket of its accumulators before PySpark does."""
+    """Suppress the traceback that PySpark prints if the JVM closes the accumulator socket first."""
     server = getattr(context, "_accumulatorServer", None)
     if server is not None:
         server.handle_error = lambda *_: None
@@ -241,7 +241,7 @@ def _wait(process: subprocess.Popen[bytes]) -> None:
 
 
 def spark_conf(settings: SparkSettings, folder: Path | None = None) -> dict[str, str]:
-    """Return Spark's settings: ours, and above them what the user said; `folder` is for what is temporary."""
+    """Return Spark's configuration: the defaults, then the user's; `folder` is for temporary files."""
     ours = {**_DEFAULT_CONF, "spark.master": settings.master, "spark.app.name": settings.name}
     if settings.is_local:
         cores = str(max(2, min(4, os.cpu_count() or 2)))
@@ -254,37 +254,39 @@ def spark_conf(settings: SparkSettings, folder: Path | None = None) -> dict[str,
         }
     if folder is not None:
         ours["spark.sql.warehouse.dir"] = f"file://{folder}/warehouse"
-    wanted = ours | dict(settings.conf)
-    if folder is not None and _TEMPORARY not in wanted[_JAVA_OPTIONS]:
-        # Spark's own directories are there too, unless `spark.local.dir` is set: that would be for all machines.
-        wanted[_JAVA_OPTIONS] += f' {_NO_PERF_DATA} "-D{_TEMPORARY}={folder}"'
-    return wanted
+    merged = ours | dict(settings.conf)
+    if folder is not None and _TEMPORARY not in merged[_JAVA_OPTIONS]:
+        # Spark's own temporary directories follow it, unless the user sets `spark.local.dir`.
+        merged[_JAVA_OPTIONS] += f' {_NO_PERF_DATA} "-D{_TEMPORARY}={folder}"'
+    return merged
 
 
 def _heap_megabytes() -> int:
-    """Return megabytes for the JVM: a third of the machine, since Python works beside it."""
+    """Return the JVM heap in megabytes: a third of the machine's memory, because Python workers need memory too."""
     machine = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") >> 20
     return max(768, min(_MAX_HEAP_MB, machine // 3))
 
 
 @contextmanager
 def _spark_environment(settings: SparkSettings, folder: Path | None) -> Iterator[None]:
-    """Set what Spark takes from the environment while it starts, and put back what was there."""
+    """Set Spark's environment variables while it starts, and restore the previous values."""
     python = settings.conf.get("spark.pyspark.python") or os.environ.get("PYSPARK_PYTHON") or sys.executable
-    wanted = {"PYSPARK_PYTHON": python, "PYSPARK_DRIVER_PYTHON": sys.executable}
+    variables = {"PYSPARK_PYTHON": python, "PYSPARK_DRIVER_PYTHON": sys.executable}
     if not executor_setup.needs_package(settings.master):
-        # Workers are our own children; they find the package where we did.
-        wanted["PYTHONPATH"] = os.pathsep.join(
+        # Workers are child processes and import the package from the same place.
+        variables["PYTHONPATH"] = os.pathsep.join(
             filter(None, [str(executor_setup.SOURCE_ROOT), os.environ.get("PYTHONPATH")])
         )
     if settings.is_local:
-        wanted["SPARK_LOCAL_IP"] = os.environ.get("SPARK_LOCAL_IP", "127.0.0.1")
+        variables["SPARK_LOCAL_IP"] = os.environ.get("SPARK_LOCAL_IP", "127.0.0.1")
     if folder is not None:
-        wanted["SPARK_LAUNCHER_OPTS"] = " ".join(filter(None, [os.environ.get("SPARK_LAUNCHER_OPTS"), _NO_PERF_DATA]))
+        variables["SPARK_LAUNCHER_OPTS"] = " ".join(
+            filter(None, [os.environ.get("SPARK_LAUNCHER_OPTS"), _NO_PERF_DATA])
+        )
         if settings.is_local:
-            wanted["TMPDIR"] = str(folder)
-    before = {name: os.environ.get(name) for name in wanted}
-    os.environ.update(wanted)
+            variables["TMPDIR"] = str(folder)
+    before = {name: os.environ.get(name) for name in variables}
+    os.environ.update(variables)
     try:
         yield
     finally:
@@ -296,12 +298,14 @@ def _spark_environment(settings: SparkSettings, folder: Path | None) -> Iterator
 
 
 def _startup_error_text(log: IO[bytes] | None, exc: Exception) -> str:
-    """Return why Spark did not start, in a sentence."""
-    said = _tail(log)
-    if "UnsupportedClassVersionError" in said or "Unrecognized option" in said or "incubator.vector not found" in said:
-        return f"the Java found here ({_java()}) is not what Spark needs: {JAVA_REQUIREMENT}"
-    telling = [line.strip() for line in said.splitlines() if "Exception" in line or "Error" in line]
-    reason = telling[-1] if telling else next(iter(str(exc).splitlines()), type(exc).__name__)
+    """Return the error text for a failed start of Spark, from its log if possible."""
+    output = _tail(log)
+    if any(
+        text in output for text in ("UnsupportedClassVersionError", "Unrecognized option", "incubator.vector not found")
+    ):
+        return f"the installed Java ({_java()}) does not meet the requirement of Spark: {JAVA_REQUIREMENT}"
+    errors = [line.strip() for line in output.splitlines() if "Exception" in line or "Error" in line]
+    reason = errors[-1] if errors else next(iter(str(exc).splitlines()), type(exc).__name__)
     return f"Spark did not start: {reason}"
 
 

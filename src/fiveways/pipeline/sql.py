@@ -1,4 +1,4 @@
-"""Questions to the tables in Spark SQL."""
+"""Spark SQL queries over the tables."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -17,18 +17,18 @@ from fiveways.pipeline.table_builder import spark_path
 
 @dataclass(frozen=True, slots=True)
 class QueryResult:
-    """The rows of an answer."""
+    """Rows of a query result."""
 
     columns: Sequence[str]
     kinds: Sequence[str]
-    """`number`, or nothing, for each column."""
+    """For each column, `number` or an empty string."""
     rows: Sequence[Sequence[object]]
     is_truncated: bool
-    """Whether there are more."""
+    """True if the query has more rows."""
 
 
 def create_views(spark: SparkSession, out: Path) -> list[str]:
-    """Make each table of a directory known by its name; return the names."""
+    """Register each table of a directory as a view; return their names."""
     names = list(query_check.read_table_columns(out))
     for name in names:
         spark.read.parquet(spark_path(out.resolve() / name)).createOrReplaceTempView(name)
@@ -40,23 +40,23 @@ def run_query(
     out: Path,
     settings: SparkSettings,
     limit: int = 0,
-    teller: ProgressReporter | None = None,
+    progress: ProgressReporter | None = None,
     spark: SparkSession | None = None,
 ) -> QueryResult:
-    """Return the answer to a query over the tables of a directory, or the first rows of it."""
-    teller = teller or NoProgress()
+    """Run a query over the tables of a directory; return all rows, or the first `limit`."""
+    progress = progress or NoProgress()
     tables = query_check.read_table_columns(out)
     query_check.check_query(text, tables, out)
     if spark is not None:
-        return _run_query_on(spark, text, out, limit, teller)
-    teller.start_phase("starting Spark")
+        return _run_query_on(spark, text, out, limit, progress)
+    progress.start_phase("starting Spark")
     with spark_session.open_spark(settings) as started:
-        return _run_query_on(started, text, out, limit, teller)
+        return _run_query_on(started, text, out, limit, progress)
 
 
-def _run_query_on(spark: SparkSession, text: str, out: Path, limit: int, teller: ProgressReporter) -> QueryResult:
-    teller.start_phase("asking")
-    teller.watch_spark(spark.sparkContext)
+def _run_query_on(spark: SparkSession, text: str, out: Path, limit: int, progress: ProgressReporter) -> QueryResult:
+    progress.start_phase("running the query")
+    progress.watch_spark(spark.sparkContext)
     try:
         create_views(spark, out)
         frame = spark.sql(text)
@@ -65,22 +65,22 @@ def _run_query_on(spark: SparkSession, text: str, out: Path, limit: int, teller:
     except PySparkException as exc:
         raise PipelineError(_error_message(exc, out)) from exc
     finally:
-        teller.watch_spark(None)
+        progress.watch_spark(None)
     is_cut = bool(limit) and len(rows) > limit
     columns = [column.to_pylist() for column in rows.slice(0, limit or None).columns]
     return QueryResult(frame.columns, kinds, list(zip(*columns, strict=True)), is_cut)
 
 
 def _error_message(exc: PySparkException, out: Path) -> str:
-    """Return what is wrong with a query, without the class of the error and where in Java it was found."""
-    condition, known = exc.getCondition() or "", exc.getMessageParameters() or {}
-    if condition.startswith("UNRESOLVED_COLUMN") and "objectName" in known:
+    """Return an error text without the class of the error and its position in Java code."""
+    condition, parameters = exc.getCondition() or "", exc.getMessageParameters() or {}
+    if condition.startswith("UNRESOLVED_COLUMN") and "objectName" in parameters:
         return query_check.missing_column_message(
-            _unquote(known["objectName"]), map(_unquote, _split_names(known.get("proposal", "")))
+            _unquote(parameters["objectName"]), map(_unquote, _split_names(parameters.get("proposal", "")))
         )
-    if condition.startswith("TABLE_OR_VIEW_NOT_FOUND") and "relationName" in known:
+    if condition.startswith("TABLE_OR_VIEW_NOT_FOUND") and "relationName" in parameters:
         return query_check.missing_table_message(
-            _unquote(known["relationName"]), query_check.read_table_columns(out), out
+            _unquote(parameters["relationName"]), query_check.read_table_columns(out), out
         )
     text = (exc.getMessage() or str(exc)).partition("\n\n")[0].partition("SQLSTATE")[0]
     lines = [line.strip() for line in text.splitlines() if line.strip()]
@@ -88,7 +88,7 @@ def _error_message(exc: PySparkException, out: Path) -> str:
 
 
 def _unquote(name: str) -> str:
-    """Return a name as it is typed: Spark quotes each part of it."""
+    """Remove the backquotes that Spark puts around each part of a name."""
     return name.strip().replace("`", "")
 
 

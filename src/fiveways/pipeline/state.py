@@ -1,4 +1,4 @@
-"""What is written beside the tables, in `_run.json`: what they were made from, and how many rows they have."""
+"""State of the tables, stored beside them in `_run.json`: their source segments and row counts."""
 
 from typing import Final
 
@@ -6,11 +6,11 @@ import msgspec
 
 STATE_FILE: Final = "_run.json"
 VERSION: Final = 2
-"""Grows when tables of an older version cannot be added to, and have to be made anew."""
+"""Incremented when tables of an older version cannot be extended and must be rebuilt."""
 
 
 class SegmentRecord(msgspec.Struct, frozen=True, kw_only=True):
-    """A segment that was read."""
+    """A segment that was decoded."""
 
     name: str
     size: int
@@ -18,29 +18,29 @@ class SegmentRecord(msgspec.Struct, frozen=True, kw_only=True):
     first_at: int | None
     last_at: int | None
     late: int = 0
-    """Records that came too late for the stream: they are in table `late`, and in no other."""
+    """Records that arrived behind the watermark; they are in the table `late` and in no other."""
     repeated: int = 0
-    """Records that were left out, because they are in another segment, or twice in this one."""
+    """Duplicate records that were skipped: they are in another segment, or twice in this one."""
     negative_durations: int = 0
-    """Frames whose wait in the hub is unknown, because the clock was set back meanwhile."""
+    """Frames with a negative time in the hub, because the clock was set back; it is stored as null."""
     watermark: int | None = None
-    """The time before which records were late."""
+    """Watermark at the arrival of the segment."""
 
 
 class Part(msgspec.Struct, frozen=True, kw_only=True):
-    """One file in each of the folders that are written where segments are read; it stands for one segment, or more."""
+    """One file in the folder of each table written by the decoder; it covers one or several segments."""
 
     name: str
     segments: int
     dates: list[str]
-    """Days of the records, in UTC."""
+    """UTC dates of the records."""
     rows: dict[str, int]
     size: int
-    """Bytes of all its files."""
+    """Bytes of all files of the part."""
 
 
 class PipelineState(msgspec.Struct, frozen=True, kw_only=True, rename={"from_at": "from", "to_at": "to"}):
-    """All of it. Times are ns since 1970."""
+    """State of a table directory. Times are ns since 1970."""
 
     version: int = VERSION
     finished_at: str = ""
@@ -50,30 +50,30 @@ class PipelineState(msgspec.Struct, frozen=True, kw_only=True, rename={"from_at"
     late: int = 0
     quarantined: int = 0
     repeated: int = 0
-    """Records that the journal holds more than once, beyond the first."""
+    """Duplicate records in the journal, not counting the first copy."""
     negative_durations: int = 0
-    """Durations that came out negative, because the clock was set back; they are null in all tables."""
+    """Durations that were negative because the clock was set back; they are null in all tables."""
     rows: dict[str, int] = {}
     segments: list[SegmentRecord] = []
     parts: list[Part] = []
     links: dict[str, list[str]] | None = None
-    """Days that have operations in common, each with the others; None if nobody has looked yet."""
+    """For each day, the other days with which it has operations in common; None if not computed yet."""
 
     @property
     def dates(self) -> list[str]:
-        """All days of which there are records."""
+        """All days with records."""
         return sorted({date for part in self.parts for date in part.dates})
 
 
 def encode(state: PipelineState) -> bytes:
-    """Return it as JSON that a person can read."""
+    """Encode the state as indented JSON."""
     return msgspec.json.format(msgspec.json.encode(state), indent=1)
 
 
 def decode(data: bytes) -> PipelineState | None:
-    """Return what was written, or None if this version cannot go on from it."""
+    """Decode a state; return None if this version cannot extend its tables."""
     try:
-        found = msgspec.json.decode(data, type=PipelineState)
+        state = msgspec.json.decode(data, type=PipelineState)
     except msgspec.MsgspecError:
         return None
-    return found if found.version == VERSION else None
+    return state if state.version == VERSION else None

@@ -1,8 +1,8 @@
-"""`pipeline watch`: the same step as `pipeline run`, taken by Structured Streaming whenever segments are closed.
+"""`pipeline watch`: Structured Streaming runs an increment whenever segments are closed.
 
-The tables themselves say which segments they were made from, and a step puts both in place at once. Spark's checkpoint
-says how far the stream is. So it does not matter when the stream is killed: a batch that comes again finds its segments
-in the tables already, or does them again from the start.
+The state file names the segments of the tables, and an increment replaces both at once; Spark's checkpoint has the
+position of the stream. The stream may therefore be killed at any time: a repeated batch either finds its segments in
+the tables, or decodes them from the start.
 """
 
 import shutil
@@ -21,12 +21,13 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from fiveways.journal.file_permissions import OWNER_ONLY, FilePermissions
 from fiveways.journal.reader import Segment
-from fiveways.pipeline import batch_run, bronze
+from fiveways.pipeline import batch_run, pending_segments
 from fiveways.pipeline.errors import BadInput, PipelineError
 from fiveways.pipeline.increment import JOB_GROUP, Increment, empty_state
 from fiveways.pipeline.progress import NoProgress, ProgressReporter
 from fiveways.pipeline.segment_log import (
     LINE_COLUMN,
+    OFFSET_KEY,
     SOURCE_FORMAT,
     LogEntry,
     SegmentLog,
@@ -41,81 +42,84 @@ from fiveways.pipeline.table_directory import TableDirectory
 
 _LOG_FILE: Final = "landed.jsonl"
 _POLL_INTERVAL: Final = 1
-"""Seconds between two looks at the query; Ctrl-C waits no longer."""
+"""Seconds between two checks of the query, and the maximum delay of Ctrl-C."""
 _START_TIMEOUT: Final = 300.0
-"""Seconds in which the query is started again: Spark gives the Python process of a source 10 seconds, too few on a busy
-machine, where six attempts in a row have failed."""
+"""Seconds in which the query is restarted after a timeout: Spark gives the Python process of a source 10 seconds, too
+few on a busy machine, where six attempts in a row have failed."""
 _WORKER_TIMEOUT_TEXT: Final = "Python worker failed to connect back"
 
 
 @dataclass(frozen=True, slots=True)
 class WatchOptions:
-    """What the user wants."""
+    """Options of `pipeline watch`."""
 
     journal: str
     out: Path
     settings: SparkSettings = field(default_factory=SparkSettings)
     delay: float = 600.0
-    """Seconds that a record may be older than the newest one before it."""
+    """Allowed lateness in seconds: how much older than the newest earlier record a record may be."""
     every: float = 1.0
+    """Seconds between two checks for new segments."""
     until_end: bool = False
     checkpoint: Path | None = None
     access: FilePermissions = OWNER_ONLY
-    """The readers of the tables."""
+    """File permissions of the tables."""
 
 
 @dataclass(frozen=True, slots=True)
 class IncrementReport:
-    """One step that was taken."""
+    """Result of one increment."""
 
     batch: int
     segments: int
     records: int
     lag: float
-    """Seconds from the landing of the oldest of these segments, or from the stream's start, to its rows in tables."""
+    """Seconds from the arrival of the oldest of these segments, or from the stream's start, to the commit."""
     seconds: float
     state: PipelineState
     notes: list[str]
 
 
 def watch(
-    wish: WatchOptions,
-    told: Callable[[IncrementReport], None],
-    teller: ProgressReporter | None = None,
+    options: WatchOptions,
+    on_increment: Callable[[IncrementReport], None],
+    progress: ProgressReporter | None = None,
     spark: SparkSession | None = None,
 ) -> None:
-    """Follow a journal until Ctrl-C, or to its end; tell of each step."""
-    output = TableDirectory(wish.out, wish.access)
-    journal = batch_run.journal_location(wish.journal)
+    """Follow a journal until Ctrl-C, or to its end; report each increment."""
+    output = TableDirectory(options.out, options.access)
+    journal = batch_run.journal_location(options.journal)
     with output.lock():
-        before = _existing_state(output, wish, journal)
-        if not bronze.closed_segments(journal) and wish.until_end and before is None:
-            raise BadInput(f"{wish.journal} has no closed segment, that is no file *.parquet")
-        checkpoint = wish.checkpoint or output.path.parent / f".{output.path.name}.checkpoint"
+        before = _existing_state(output, options, journal)
+        if not pending_segments.closed_segments(journal) and options.until_end and before is None:
+            raise BadInput(f"{options.journal} has no closed segment (no file *.parquet)")
+        checkpoint = options.checkpoint or output.path.parent / f".{output.path.name}.checkpoint"
         log = SegmentLog(checkpoint / _LOG_FILE)
         _reconcile_log(checkpoint, log, journal, before)
         OWNER_ONLY.make_directory(checkpoint)
-        teller = teller or NoProgress()
-        teller.start_phase("starting Spark")
-        with batch_run.prepared_spark(wish.settings, spark, [journal, str(output.path.parent)]) as running:
-            stream = _StreamingQueryRunner(running, output, before or empty_state(journal, None, None), teller, told)
-            stream.run(wish, journal, checkpoint)
+        progress = progress or NoProgress()
+        progress.start_phase("starting Spark")
+        with batch_run.prepared_spark(options.settings, spark, [journal, str(output.path.parent)]) as running:
+            stream = _StreamingQueryRunner(
+                running, output, before or empty_state(journal, None, None), progress, on_increment
+            )
+            stream.run(options, journal, checkpoint)
 
 
-def _existing_state(output: TableDirectory, wish: WatchOptions, journal: str) -> PipelineState | None:
+def _existing_state(output: TableDirectory, options: WatchOptions, journal: str) -> PipelineState | None:
     before = output.read_state()
     if before is None:
         return None
     if before.journal != journal:
-        raise PipelineError(f"{wish.out} was made from {before.journal}; give another --out")
+        raise PipelineError(f"{options.out} was made from {before.journal}; choose another --out")
     if before.from_at is not None or before.to_at is not None:
-        raise PipelineError(f"{wish.out} was made with --from or --to; give another --out")
+        raise PipelineError(f"{options.out} was made with --from or --to; choose another --out")
     return before
 
 
 def _reconcile_log(checkpoint: Path, log: SegmentLog, journal: str, before: PipelineState | None) -> None:
-    """Let log and tables agree: what the tables have is in the log; a log that has more than they is begun anew."""
-    known = {each.name: each for each in before.segments} if before else {}
+    """Make the log match the tables: append missing segments; begin anew if it has segments that the tables lack."""
+    known = {record.name: record for record in before.segments} if before else {}
     lines = log.read()
     committed = _committed_entries(checkpoint)
     if any(line.name not in known and not line.error for line in lines[:committed]):
@@ -126,11 +130,17 @@ def _reconcile_log(checkpoint: Path, log: SegmentLog, journal: str, before: Pipe
         lines = [_recheck_entry(line) for line in lines]
         log.rewrite(lines)
     logged = {line.name for line in lines}
-    there = {each.name: each for each in bronze.closed_segments(journal)}
-    missing = [each for each in known.values() if each.name not in logged]
-    missing.sort(key=lambda each: (each.last_at or 0, each.name))
-    gone = Segment("", 0, "", 0, is_closed=True)
-    log.append([_with_name(log_entry(there.get(each.name, gone), each.last_at), each.name) for each in missing])
+    present = {segment.name: segment for segment in pending_segments.closed_segments(journal)}
+    missing = [record for record in known.values() if record.name not in logged]
+    missing.sort(key=lambda record: (record.last_at or 0, record.name))
+    deleted = _segment("", 0)
+    log.append(
+        [_with_name(log_entry(present.get(record.name, deleted), record.last_at), record.name) for record in missing]
+    )
+
+
+def _segment(path: str, size: int) -> Segment:
+    return Segment("", 0, path, size, is_closed=True)
 
 
 def _with_name(line: LogEntry, name: str) -> LogEntry:
@@ -138,7 +148,7 @@ def _with_name(line: LogEntry, name: str) -> LogEntry:
 
 
 def _recheck_entry(line: LogEntry) -> LogEntry:
-    """Return the line of a segment that may have been mended since it was found to be bad."""
+    """Check again a segment that was unreadable, because it may have been repaired."""
     if not line.error or not segment_exists(line):
         return line
     last_at, error = newest_record_time(line.path)
@@ -146,45 +156,45 @@ def _recheck_entry(line: LogEntry) -> LogEntry:
 
 
 def _committed_entries(checkpoint: Path) -> int:
-    """Return how many lines are in batches that Spark will not begin again."""
-    commits = [int(each.name) for each in (checkpoint / "commits").glob("*") if each.name.isdigit()]
+    """Return the number of log lines in batches that Spark has committed."""
+    commits = [int(path.name) for path in (checkpoint / "commits").glob("*") if path.name.isdigit()]
     if not commits:
         return 0
     offset = (checkpoint / "offsets" / str(max(commits))).read_text().splitlines()[-1]
-    return int(msgspec.json.decode(offset.encode())["landed"])
+    return int(msgspec.json.decode(offset.encode())[OFFSET_KEY])
 
 
 class _StreamingQueryRunner:
-    """A running query, and the tables that it brings forward."""
+    """Streaming query and the tables that it extends."""
 
     def __init__(
         self,
         spark: SparkSession,
         output: TableDirectory,
         state: PipelineState,
-        teller: ProgressReporter,
-        told: Callable[[IncrementReport], None],
+        progress: ProgressReporter,
+        on_increment: Callable[[IncrementReport], None],
     ) -> None:
         self._spark = spark
         self._output = output
         self._state = state
-        self._progress = teller
-        self._on_increment = told
+        self._progress = progress
+        self._on_increment = on_increment
         self._started = time.time()
         self._failure: Exception | None = None
 
-    def run(self, wish: WatchOptions, journal: str, checkpoint: Path) -> None:
-        """Read the journal as a stream, until it ends or is ended."""
+    def run(self, options: WatchOptions, journal: str, checkpoint: Path) -> None:
+        """Read the journal as a stream until it ends or is interrupted."""
         self._spark.dataSource.register(SegmentLogSource)
-        options = {"journal": journal, "log": str(checkpoint / _LOG_FILE), "delay": repr(wish.delay)}
-        lines = self._spark.readStream.format(SOURCE_FORMAT).options(**options).load()
+        source = {"journal": journal, "log": str(checkpoint / _LOG_FILE), "delay": repr(options.delay)}
+        lines = self._spark.readStream.format(SOURCE_FORMAT).options(**source).load()
         writer = lines.writeStream.foreachBatch(self._process_batch).option(
             "checkpointLocation", f"file://{checkpoint}"
         )
-        if wish.until_end:
+        if options.until_end:
             writer = writer.trigger(availableNow=True)
         else:
-            writer = writer.trigger(processingTime=f"{wish.every} seconds")
+            writer = writer.trigger(processingTime=f"{options.every} seconds")
         self._progress.start_phase("waiting for segments")
         give_up = time.monotonic() + _START_TIMEOUT
         while True:
@@ -199,7 +209,7 @@ class _StreamingQueryRunner:
                 return
             finally:
                 self._spark.sparkContext.cancelJobGroup(JOB_GROUP)
-                with suppress(Exception):  # it may have ended by itself
+                with suppress(Exception):  # the query may have ended
                     query.stop()
 
     def _await(self, query: StreamingQuery) -> None:
@@ -214,33 +224,33 @@ class _StreamingQueryRunner:
             raise
 
     def _process_batch(self, frame: DataFrame, batch: int) -> None:
-        """Take one step; Spark calls this for each batch, and again for one that it does not know the end of."""
+        """Run an increment; Spark repeats a batch whose end it did not record."""
         lines = [msgspec.json.decode(row[LINE_COLUMN], type=LogEntry) for row in frame.collect()]
-        # What Spark counts to the query is cancelled with it: a step has threads, and a group, of its own.
-        with ThreadPoolExecutor(1, thread_name_prefix="step") as own:
+        # Jobs of the query's thread are cancelled with the query; the increment uses its own thread and job group.
+        with ThreadPoolExecutor(1, thread_name_prefix="increment") as executor:
             try:
-                own.submit(self._run_increment, lines, batch).result()
+                executor.submit(self._run_increment, lines, batch).result()
             except Exception as exc:
                 self._failure = exc
                 raise
 
     def _run_increment(self, lines: Sequence[LogEntry], batch: int) -> None:
         started = time.time()
-        known = {each.name for each in self._state.segments}
+        known = {record.name for record in self._state.segments}
         new, notes = _readable_entries([line for line in lines if line.name not in known])
         if not new:
             return
-        notes += bronze.check_segments(line.path for line in new)
-        step = Increment(self._spark, self._output, self._state)
-        step.begin(keep_late=True)
-        segments = [Segment("", 0, line.path, line.size, is_closed=True) for line in new]
+        notes += pending_segments.check_segments(line.path for line in new)
+        increment = Increment(self._spark, self._output, self._state)
+        increment.begin(keep_late=True)
+        segments = [_segment(line.path, line.size) for line in new]
         self._progress.start_phase("reading segments", len(new))
-        tasks = [step.decode_task(segment, line.watermark) for segment, line in zip(segments, new, strict=True)]
-        found = batch_run.decode_segments(self._spark, step, tasks, self._progress)
-        records = sum(each.records for each in found)
+        tasks = [increment.decode_task(segment, line.watermark) for segment, line in zip(segments, new, strict=True)]
+        summaries = batch_run.decode_segments(self._spark, increment, tasks, self._progress)
+        records = sum(summary.records for summary in summaries)
         if not records and not self._state.parts:
-            return  # nothing to make tables of yet
-        self._state = step.commit(list(zip(segments, found, strict=True)), self._progress, keep_late=True)
+            return  # there are no records yet
+        self._state = increment.commit(list(zip(segments, summaries, strict=True)), self._progress, keep_late=True)
         now = time.time()
         lag = now - max(self._started, min(line.landed_at for line in new))
         self._on_increment(IncrementReport(batch, len(new), records, lag, now - started, self._state, notes))
@@ -248,10 +258,10 @@ class _StreamingQueryRunner:
 
 
 def _readable_entries(lines: Sequence[LogEntry]) -> tuple[list[LogEntry], list[str]]:
-    """Return what is to be read, and notes on what is there no longer."""
-    here = [line for line in lines if segment_exists(line)]
-    for line in here:
+    """Return the segments to read, and notes on deleted ones; raise BadInput if a segment is unreadable."""
+    present = [line for line in lines if segment_exists(line)]
+    for line in present:
         if line.error:
             raise BadInput(line.error)
-    notes = [f"{line.path} is not there any more" for line in lines if line not in here]
-    return here, notes
+    notes = [f"{line.path} was deleted" for line in lines if line not in present]
+    return present, notes

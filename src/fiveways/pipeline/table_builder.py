@@ -1,7 +1,7 @@
-"""From what was written where segments were read to all other tables: which days anew, which as they were.
+"""Builder of all tables that are computed from the decoded ones, limited to the days that changed.
 
-The registry of `tables` says what each table is made from and on which rows of its inputs a row depends. Here Spark
-reads files and writes files, one table after the other, or several at a time where none needs the other.
+The registry in `tables` names the inputs of each table and the rows of them on which a row depends. Spark reads and
+writes Parquet files; tables that do not depend on each other are built in parallel.
 """
 
 import re
@@ -25,13 +25,13 @@ from fiveways.pipeline.table_directory import PARQUET_SUFFIX, TableDirectory
 from fiveways.pipeline.tables import TABLES, Table
 
 JOB_GROUP: Final = "fiveways"
-"""The job group of all that Spark does for us."""
+"""Job group of all Spark jobs of the pipeline."""
 _PARALLEL_TABLES: Final = 3
-"""Tables in the making: one task of a small table leaves the other cores idle."""
+"""Tables built at once; a small table has one task, which would leave the other cores idle."""
 _BYTES_PER_FILE: Final = 32 << 20
-"""Bytes of input that are worth a task and a file of their own."""
+"""Bytes of input per task and output file."""
 _LARGE: Final = 64 << 20
-"""Bytes of input from which on plans are looked at again while they are carried out."""
+"""Bytes of input above which adaptive query execution is worth its cost."""
 _ADAPTIVE: Final = "spark.sql.adaptive.enabled"
 _STAGING_DIRECTORY: Final = "_stage"
 _PATTERN: Final = re.compile(r"([\\*?{}\[\],])")
@@ -41,11 +41,11 @@ _DECODED_ARROW_SCHEMAS: Final = {
     finalization.PARTIAL_CALLS_TABLE: segment_decoder.SCHEMAS["_pieces"],
 }
 DECODED_SCHEMAS: Final = {name: from_arrow_schema(schema) for name, schema in _DECODED_ARROW_SCHEMAS.items()}
-"""Columns of what is written where segments are read."""
+"""Schemas of the tables that the decoder writes."""
 
 
 class TableBuilder:
-    """The next tables of one output."""
+    """Builder of the next tables of an output directory."""
 
     def __init__(
         self, spark: SparkSession, output: TableDirectory, parts: Collection[Part], plan: "RebuildPlan"
@@ -57,26 +57,26 @@ class TableBuilder:
         self._schemas: dict[str, StructType] = dict(DECODED_SCHEMAS)
         self._lock = threading.Lock()
 
-    def run(self, made: Callable[[str], None]) -> dict[str, int]:
-        """Make all tables, and say so of each; return how many rows they have."""
+    def run(self, on_table: Callable[[str], None]) -> dict[str, int]:
+        """Build all tables, calling `on_table` after each; return their row counts."""
         rows = {name: self._output.complete_table(name, schema) for name, schema in _DECODED_ARROW_SCHEMAS.items()}
         self._configure_adaptive_planning()
         waiting = [table for table in TABLES.values() if table.inputs]
-        pool = ThreadPoolExecutor(_PARALLEL_TABLES, thread_name_prefix="making", initializer=self._join)
-        going: dict[Future[int], Table] = {}
+        pool = ThreadPoolExecutor(_PARALLEL_TABLES, thread_name_prefix="build", initializer=self._join_job_group)
+        running: dict[Future[int], Table] = {}
         try:
-            while waiting or going:
+            while waiting or running:
                 ready = [table for table in waiting if all(name in rows for name in table.inputs)]
                 waiting = [table for table in waiting if table not in ready]
-                going |= {pool.submit(self._build_table, table): table for table in ready}
-                for future in wait(going, return_when=FIRST_COMPLETED).done:
-                    table = going.pop(future)
+                running |= {pool.submit(self._build_table, table): table for table in ready}
+                for future in wait(running, return_when=FIRST_COMPLETED).done:
+                    table = running.pop(future)
                     rows[table.name] = future.result()
-                    made(table.name)
+                    on_table(table.name)
         except BaseException as exc:
-            with suppress(Exception):  # Spark may be gone
+            with suppress(Exception):  # Spark may have stopped
                 self._spark.sparkContext.cancelJobGroup(JOB_GROUP)
-            # An interrupt ends Spark without waiting, and these threads end with it.
+            # An interrupt stops Spark at once, and these threads end with it.
             pool.shutdown(wait=isinstance(exc, Exception), cancel_futures=True)
             raise
         pool.shutdown()
@@ -84,12 +84,12 @@ class TableBuilder:
         return rows
 
     def _configure_adaptive_planning(self) -> None:
-        """Let Spark think again after each stage only where that may save more than it costs, or the user says so."""
+        """Enable adaptive query execution for large input only, unless the user has set it."""
         if not self._spark.sparkContext.getConf().contains(_ADAPTIVE):
             is_large = sum(part.size for part in self._parts) >= _LARGE
             self._spark.conf.set(_ADAPTIVE, is_large)
 
-    def _join(self) -> None:
+    def _join_job_group(self) -> None:
         self._spark.sparkContext.setJobGroup(JOB_GROUP, JOB_GROUP, interruptOnCancel=True)
 
     def _build_table(self, table: Table) -> int:
@@ -99,7 +99,7 @@ class TableBuilder:
         if table.name in finalization.FINALIZED_SCHEMAS and not any(
             self._table_paths(name, reads) for name in table.inputs
         ):
-            # All its rows are there, and nothing is to be planned.
+            # All rows are finalized; there is nothing to compute.
             return self._complete_table(table.name, from_arrow_schema(finalization.FINALIZED_SCHEMAS[table.name]))
         frame = table.function(*(self._read_table(name, reads) for name in table.inputs))
         if writes:
@@ -112,7 +112,7 @@ class TableBuilder:
         return self._output.complete_table(name, _arrow(schema))
 
     def _read_table(self, name: str, dates: frozenset[str]) -> DataFrame:
-        """Return a table that is made already, at least all rows of these days."""
+        """Return a table that is built, with at least all rows of these days."""
         paths, schema = self._table_paths(name, dates), self._schemas[name]
         if not paths:
             return self._spark.createDataFrame([], schema)
@@ -125,11 +125,11 @@ class TableBuilder:
                 f"{part.name}{PARQUET_SUFFIX}" for part in self._parts if not dates.isdisjoint(part.dates)
             )
         else:
-            names = (each.name for each in folder.iterdir() if each.name[:10] in dates)
+            names = (path.name for path in folder.iterdir() if path.name[:10] in dates)
         return [spark_path(path) for path in sorted(map(folder.joinpath, names)) if path.exists()]
 
     def _write(self, name: str, frame: DataFrame, dates: Collection[str]) -> None:
-        """Write the rows of these days, each day into files of its own."""
+        """Write the rows of these days, each day to separate files."""
         stage = self._output.next_path / _STAGING_DIRECTORY / name
         if not self._plan.is_all(dates):
             frame = frame.filter(F.col("date").isin(*dates))
@@ -142,12 +142,12 @@ class TableBuilder:
             frame.withColumn(_PARTITION_COLUMN, F.col("date")).write.partitionBy(_PARTITION_COLUMN).parquet(
                 f"file://{stage}"
             )
-            folders = {each.name.partition("=")[2]: each for each in stage.glob(f"{_PARTITION_COLUMN}=*")}
+            folders = {path.name.partition("=")[2]: path for path in stage.glob(f"{_PARTITION_COLUMN}=*")}
         for date, folder in folders.items():
             self._move_files(name, date, folder)
 
     def _file_count(self, dates: Collection[str]) -> int:
-        """Return into how many files these days should go, as if the table were as large as what it is made from."""
+        """Return the number of files for these days, from the size of the decoded input."""
         size = sum(part.size for part in self._parts if not set(dates).isdisjoint(part.dates))
         return max(1, size // _BYTES_PER_FILE)
 
@@ -158,40 +158,40 @@ class TableBuilder:
 
 
 def _is_unchanged_file(name: str, writes: Collection[str]) -> bool:
-    """Whether a file of Spark's stays as it is; what is settled has been seen to."""
+    """Return True for a file that Spark wrote for another day; finalized files are carried over separately."""
     return name[:10] not in writes and name[:5] != "empty" and not finalization.is_finalized_file(name)
 
 
 def spark_path(path: Path) -> str:
-    """Return how Spark is told to read a file; some characters would be a pattern to it."""
+    """Return the URL of a file for Spark, with its pattern characters escaped."""
     return "file://" + _PATTERN.sub(r"\\\1", str(path))
 
 
 class RebuildPlan:
-    """Which days each table is read of, and written anew."""
+    """The days that are read and written for each table."""
 
     def __init__(
         self,
         dates: Collection[str],
-        fresh: Collection[str],
+        new: Collection[str],
         touched: Collection[str],
         linked: Collection[str],
     ) -> None:
         self._all_days = frozenset(dates)
-        self._new_days = frozenset(fresh)
-        """Days of which there are new records."""
+        self._new_days = frozenset(new)
+        """Days with new records."""
         self._touched_days = frozenset(touched)
-        """And days with operations that these records belong to."""
+        """New days, and days with operations to which the new records belong."""
         self._linked_days = frozenset(linked)
-        """And days that have operations in common with those."""
+        """Touched days, and days that have operations in common with them."""
         self._written_days: dict[str, frozenset[str]] = dict.fromkeys(DECODED_SCHEMAS, self._new_days)
 
     def is_all(self, dates: Collection[str]) -> bool:
-        """Say whether these are all days there are."""
+        """Return True if these are all days of the tables."""
         return self._all_days <= frozenset(dates)
 
     def days_of(self, table: Table) -> tuple[frozenset[str], frozenset[str]]:
-        """Return the days that a table's inputs are read of, and those that are written."""
+        """Return the days to read of a table's inputs and the days to write."""
         if table.scope == "date":
             days = frozenset[str]().union(*(self._written_days[name] for name in table.inputs))
             reads = writes = days

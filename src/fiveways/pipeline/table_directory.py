@@ -1,7 +1,7 @@
-"""The directory of the tables: whole at every moment, exchanged for the next one in a single step.
+"""Output directory of the tables, replaced as a whole in one step.
 
-The next tables are made beside it, in `.NAME.next`, where what stays the same is linked and not copied. A run that
-dies leaves the tables as they were, and what it left behind is cleared by the next one.
+The next tables are built beside it in `.NAME.next`, where unchanged files are hard links. A run that dies leaves the
+tables unchanged; the next run removes its remains.
 """
 
 import contextlib
@@ -25,15 +25,15 @@ from fiveways.pipeline.state import STATE_FILE, PipelineState
 
 _AT_FDCWD: Final = -100
 _RENAME_EXCHANGE: Final = 2
-_NOT_OFFERED: Final = {errno.ENOSYS, errno.EINVAL, errno.ENOTSUP}
+_UNSUPPORTED: Final = {errno.ENOSYS, errno.EINVAL, errno.ENOTSUP}
 PARQUET_SUFFIX: Final = ".parquet"
 
 
 class TableDirectory:
-    """The tables that are there, and the next ones."""
+    """Existing tables and the next ones."""
 
     def __init__(self, path: Path, access: FilePermissions = OWNER_ONLY) -> None:
-        self.path = Path(os.path.abspath(path))  # noqa: PTH100  a link to a directory stays one
+        self.path = Path(os.path.abspath(path))  # noqa: PTH100  keep a symbolic link to a directory
         self._access = access
         self._parent = self.path.parent
         self.next_path = self._parent / f".{self.path.name}.next"
@@ -42,18 +42,18 @@ class TableDirectory:
 
     @contextlib.contextmanager
     def lock(self) -> Iterator[None]:
-        """Keep others from making the same tables; Busy if somebody does. What a dead run left is cleared."""
+        """Lock the directory and remove the remains of a dead run; raise TablesLocked if another run has the lock."""
         try:
             self._parent.mkdir(parents=True, exist_ok=True)
             handle = os.open(self._lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         except OSError as exc:
-            raise PipelineError(f"{self.path} cannot be written: {exc.strerror}") from exc
+            raise PipelineError(f"cannot write {self.path}: {exc.strerror}") from exc
         try:
             try:
                 fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError as exc:
                 owner = os.read(handle, 20).decode(errors="replace").strip()
-                raise TablesLocked(f"another run is at work on {self.path} (process {owner or 'unknown'})") from exc
+                raise TablesLocked(f"another run is writing {self.path} (process {owner or 'unknown'})") from exc
             os.ftruncate(handle, 0)
             os.pwrite(handle, f"{os.getpid()}\n".encode(), 0)
             self._recover()
@@ -63,35 +63,35 @@ class TableDirectory:
             os.close(handle)
 
     def _recover(self) -> None:
-        """Put back what an exchange in two steps left half done, and clear the rest."""
+        """Undo a half-done replacement, and remove temporary directories."""
         if self._old_path.exists() and not self.path.exists():
             self._old_path.rename(self.path)
         _remove_tree(self._old_path)
         _remove_tree(self.next_path)
 
     def _check_ownership(self) -> None:
-        """Refuse to replace a directory that is not ours: all in it would be lost."""
+        """Refuse to replace a directory with other content, which would be lost."""
         if not self.path.exists():
             return
         if not self.path.is_dir():
-            raise PipelineError(f"{self.path} is no directory")
+            raise PipelineError(f"{self.path} is not a directory")
         if any(self.path.iterdir()) and not (self.path / STATE_FILE).is_file():
-            raise PipelineError(f"{self.path} holds other things than tables of ours; give an empty directory")
+            raise PipelineError(f"{self.path} has files that are not tables of Fiveways; choose an empty directory")
 
     def read_state(self) -> PipelineState | None:
-        """Return what the tables that are there were made from; None if there are none, or of another version."""
+        """Return the state of the existing tables; None if there are none or they are of another version."""
         try:
             return state.decode((self.path / STATE_FILE).read_bytes())
         except FileNotFoundError:
             return None
 
     def begin_next(self) -> None:
-        """Begin with the next tables."""
+        """Create an empty directory for the next tables."""
         _remove_tree(self.next_path)
         self._access.make_directory(self.next_path)
 
     def carry_over(self, table: str, names: Iterable[str]) -> None:
-        """Take over files of a table as they are."""
+        """Carry over files of a table unchanged."""
         folder = self.next_path / table
         folder.mkdir(exist_ok=True)
         for name in names:
@@ -104,31 +104,31 @@ class TableDirectory:
                 shutil.copyfile(source, target)
 
     def files(self, table: str) -> list[str]:
-        """Return the names of the files that a table has now."""
+        """Return the file names of an existing table."""
         try:
-            return sorted(each.name for each in (self.path / table).iterdir() if each.name.endswith(PARQUET_SUFFIX))
+            return sorted(path.name for path in (self.path / table).iterdir() if path.name.endswith(PARQUET_SUFFIX))
         except FileNotFoundError:
             return []
 
     def complete_table(self, table: str, schema: pa.Schema) -> int:
-        """Return how many rows the next table has. One without any gets a file that says its columns."""
+        """Return the row count of a next table; a table without rows gets an empty file with its schema."""
         folder = self.next_path / table
         folder.mkdir(exist_ok=True)
-        files = [each for each in folder.iterdir() if each.name.endswith(PARQUET_SUFFIX)]
+        files = [path for path in folder.iterdir() if path.name.endswith(PARQUET_SUFFIX)]
         if not files:
             parquet.write_table(schema.empty_table(), folder / f"empty{PARQUET_SUFFIX}", store_schema=False)
-        return sum(parquet.read_metadata(each).num_rows for each in files)
+        return sum(parquet.read_metadata(path).num_rows for path in files)
 
     def sum_column(self, table: str, column: str) -> int:
-        """Return the sum of a column of the next table that is 0 nearly everywhere: few files have to be read."""
-        files = [each for each in (self.next_path / table).iterdir() if each.name.endswith(PARQUET_SUFFIX)]
-        return sum(_sum(each, column) for each in files)
+        """Return the sum of a column that is mostly 0; files with only zeros are not read."""
+        files = [path for path in (self.next_path / table).iterdir() if path.name.endswith(PARQUET_SUFFIX)]
+        return sum(_sum(path, column) for path in files)
 
-    def commit(self, made: PipelineState) -> None:
-        """Put the next tables in the place of those that are there."""
+    def commit(self, next_state: PipelineState) -> None:
+        """Replace the existing tables by the next ones."""
         file = self.next_path / STATE_FILE
         with file.open("wb") as out:
-            out.write(state.encode(made))
+            out.write(state.encode(next_state))
             out.flush()
             os.fsync(out.fileno())
         self._access.apply_to_tree(self.next_path)
@@ -154,7 +154,7 @@ def _sum(path: Path, column: str) -> int:
 
 
 def _exchange_directories(one: Path, other: Path) -> bool:
-    """Let two directories change their names in one step; False where the system has no such step."""
+    """Exchange two directories atomically; return False if the system cannot."""
     try:
         renameat2 = ctypes.CDLL(None, use_errno=True).renameat2
     except AttributeError:
@@ -162,7 +162,7 @@ def _exchange_directories(one: Path, other: Path) -> bool:
     if renameat2(_AT_FDCWD, os.fsencode(one), _AT_FDCWD, os.fsencode(other), _RENAME_EXCHANGE) == 0:
         return True
     code = ctypes.get_errno()
-    if code in _NOT_OFFERED:
+    if code in _UNSUPPORTED:
         return False
     raise OSError(code, os.strerror(code), str(other))
 
