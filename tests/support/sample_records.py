@@ -88,7 +88,7 @@ def from_finds() -> Iterator[dict[str, Any]]:
 def assert_alike(rows: Iterable[dict[str, Any]]) -> DecodedTables:
     """Check that both ways tell the same, however few frames there are; return it."""
     records = batch(rows)
-    plainly, quickly = decode_general(records), decode_batch(records, least=1)
+    plainly, quickly = decode_general(records), decode_batch(records, min_frames=1)
     for name in DecodedTables._fields:
         expected, found = getattr(plainly, name), getattr(quickly, name)
         found.validate(full=True)

@@ -1,4 +1,4 @@
-"""From the journal's records to what each message says."""
+"""Decoding of journal records into message rows."""
 
 import pyarrow as pa
 
@@ -9,9 +9,9 @@ __all__ = ["DecodedTables", "decode"]
 
 
 def decode(records: pa.RecordBatch | pa.Table) -> DecodedTables:
-    """Return the messages of the frames, the frames that could not be read, and the marks.
+    """Decode records into messages, unreadable frames and marks.
 
-    The columns are those of `schemas.MESSAGES`, `schemas.QUARANTINE` and `schemas.MARKS`; texts of which there are few
-    different ones are held by number.
+    The columns are those of `arrow_schemas.MESSAGES`, `QUARANTINE` and `MARKS`. Text columns with few distinct values
+    are dictionary-encoded.
     """
     return concat_decoded([decode_batch(batch) for batch in as_batches(records)])

@@ -1,4 +1,4 @@
-"""The journal's batches in, tables of messages, unreadable frames and marks out."""
+"""Conversion of journal batches into tables of messages, unreadable frames and marks."""
 
 from collections.abc import Sequence
 from typing import Any, Final, NamedTuple
@@ -15,17 +15,17 @@ MESSAGES: Final = arrow_schemas.MESSAGES
 QUARANTINE: Final = arrow_schemas.QUARANTINE
 MARKS: Final = arrow_schemas.MARKS
 TEXT_DICTIONARY: Final = pa.dictionary(pa.int32(), pa.string())
-"""How texts are held of which there are few different ones."""
+"""Type of text columns with few distinct values."""
 DICTIONARY_COLUMNS: Final = ("run", "node", "session", "peer", "protocol", "transport", "direction", "channel")
-"""Columns of the journal that say the same in many rows."""
+"""Journal columns that are dictionary-encoded."""
 MESSAGE_DICTIONARY_COLUMNS: Final = ("kind", "method", "topic", "status", "reason", "code")
-"""Columns of a message that do."""
+"""Message columns that are dictionary-encoded."""
 QUARANTINE_PAYLOAD_BYTES: Final = 256
-"""Bytes of an unreadable frame that are kept."""
+"""Maximum bytes stored of an unreadable frame."""
 
 
 class DecodedTables(NamedTuple):
-    """What a batch of records became."""
+    """Tables decoded from a batch of records."""
 
     messages: pa.Table
     quarantine: pa.Table
@@ -33,13 +33,15 @@ class DecodedTables(NamedTuple):
 
 
 def dictionary_schema(table: pa.Schema) -> pa.Schema:
-    """Return a table's columns as they are held here: texts that repeat themselves by number."""
-    few = {
+    """Return a schema with its text columns of few distinct values dictionary-encoded."""
+    encoded = {
         *DICTIONARY_COLUMNS,
         *(MESSAGE_DICTIONARY_COLUMNS if table is MESSAGES else ()),
         *(("kind",) if table is MARKS else ()),
     }
-    return pa.schema([pa.field(each.name, TEXT_DICTIONARY if each.name in few else each.type) for each in table])
+    return pa.schema(
+        [pa.field(field.name, TEXT_DICTIONARY if field.name in encoded else field.type) for field in table]
+    )
 
 
 MESSAGES_SCHEMA: Final = dictionary_schema(MESSAGES)
@@ -48,7 +50,7 @@ MARKS_SCHEMA: Final = dictionary_schema(MARKS)
 
 
 def normalize_batch(batch: pa.RecordBatch) -> pa.RecordBatch:
-    """Return a batch with exactly the journal's columns, those that repeat themselves by number."""
+    """Return a batch with exactly the journal's columns, repetitive ones dictionary-encoded."""
     arrays = {}
     for field in schema.SCHEMA:
         name = field.name
@@ -57,37 +59,38 @@ def normalize_batch(batch: pa.RecordBatch) -> pa.RecordBatch:
         arrays[name] = (
             encode_dictionary(array)
             if name in DICTIONARY_COLUMNS or name == "kind"
-            else _cast_if_needed(array, field.type)
+            else cast_if_needed(array, field.type)
         )
     return pa.RecordBatch.from_pydict(arrays)
 
 
-def _cast_if_needed(array: pa.Array, kind: pa.DataType) -> pa.Array:
+def cast_if_needed(array: pa.Array | pa.ChunkedArray, kind: pa.DataType) -> pa.Array | pa.ChunkedArray:
+    """Cast an array unless it has the type already."""
     return array if array.type == kind else array.cast(kind)
 
 
 def encode_dictionary(array: pa.Array) -> pa.Array:
-    """Return texts by number; those that are so already stay as they are."""
+    """Dictionary-encode texts unless they are encoded already."""
     if array.type == TEXT_DICTIONARY:
         return array
     if pa.types.is_dictionary(array.type):
         return array.cast(TEXT_DICTIONARY)
-    return _cast_if_needed(array, pa.string()).dictionary_encode()
+    return cast_if_needed(array, pa.string()).dictionary_encode()
 
 
 def decode_general(batch: pa.RecordBatch) -> DecodedTables:
-    """Read every frame of a batch the plain way."""
-    known = normalize_batch(batch)
-    kinds = np.asarray(python_values(known["kind"]), dtype=object)
+    """Decode every frame of a batch on the general path."""
+    records = normalize_batch(batch)
+    kinds = np.asarray(python_values(records["kind"]), dtype=object)
     is_mark = np.isin(kinds, list(schema.MARKER_KINDS))
-    found = read_general(known, np.flatnonzero(~is_mark))
+    result = read_general(records, np.flatnonzero(~is_mark))
     return DecodedTables(
-        found.messages_table(known), found.quarantine_table(known), marks_table(known, np.flatnonzero(is_mark))
+        result.messages_table(records), result.quarantine_table(records), marks_table(records, np.flatnonzero(is_mark))
     )
 
 
 class GeneralPathResult(NamedTuple):
-    """What the plain way found: for each message the record it is of, and for each unreadable frame the reason."""
+    """Result of the general path: messages with their record indexes, and unreadable frames with their reasons."""
 
     record_indexes: list[int]
     parts: list[int]
@@ -96,56 +99,61 @@ class GeneralPathResult(NamedTuple):
     unreadable_indexes: list[int]
     reasons: list[str]
 
-    def messages_table(self, known: pa.RecordBatch) -> pa.Table:
-        """Return them as a table."""
+    @classmethod
+    def empty(cls) -> "GeneralPathResult":
+        """Return a result without messages."""
+        return cls([], [], [], [], [], [])
+
+    def messages_table(self, records: pa.RecordBatch) -> pa.Table:
+        """Return the messages as a table."""
         columns = message_columns(self.message_rows)
         columns["op"] = text_array(self.ops)
         columns["part"] = pa.array(self.parts, pa.int32())
-        return build_table(known, np.asarray(self.record_indexes, np.int64), columns, MESSAGES_SCHEMA)
+        return build_table(records, np.asarray(self.record_indexes, np.int64), columns, MESSAGES_SCHEMA)
 
-    def quarantine_table(self, known: pa.RecordBatch) -> pa.Table:
-        """Return the frames that could not be read."""
+    def quarantine_table(self, records: pa.RecordBatch) -> pa.Table:
+        """Return the unreadable frames as a table."""
         sources = np.asarray(self.unreadable_indexes, np.int64)
-        payloads = known["payload"].take(pa.array(sources))
-        shown = [None if each is None else each[:QUARANTINE_PAYLOAD_BYTES].hex() for each in payloads.to_pylist()]
+        payloads = records["payload"].take(pa.array(sources)).to_pylist()
+        shown = [None if payload is None else payload[:QUARANTINE_PAYLOAD_BYTES].hex() for payload in payloads]
         columns = {"reason": text_array(self.reasons), "payload": pa.array(shown, pa.string())}
-        return build_table(known, sources, columns, QUARANTINE_SCHEMA)
+        return build_table(records, sources, columns, QUARANTINE_SCHEMA)
 
 
-def read_general(known: pa.RecordBatch, places: np.ndarray) -> GeneralPathResult:
-    """Read the frames at these places of a prepared batch."""
-    found = GeneralPathResult([], [], [], [], [], [])
-    rows = known.take(pa.array(places)) if len(places) < known.num_rows else known
+def read_general(records: pa.RecordBatch, indexes: np.ndarray) -> GeneralPathResult:
+    """Decode the frames at these indexes of a normalized batch on the general path."""
+    result = GeneralPathResult.empty()
+    rows = records.take(pa.array(indexes)) if len(indexes) < records.num_rows else records
     names = ("protocol", "direction", "kind", "channel", "op", "payload", "size")
     columns = [python_values(rows[name]) for name in names]
-    for place, protocol, direction, kind, *rest in zip(places.tolist(), *columns, strict=True):
+    for index, protocol, direction, kind, *rest in zip(indexes.tolist(), *columns, strict=True):
         if kind in schema.FRAME_KINDS:
-            reading = general_path.decode_frame(general_path.JournaledFrame(protocol, direction, kind == "text", *rest))
+            frame = general_path.decode_frame(general_path.JournaledFrame(protocol, direction, kind == "text", *rest))
         else:
-            reading = general_path.DecodedFrame((), (), f"no record is called {kind[:40]!r}")
-        count = len(reading.messages)
-        found.record_indexes.extend([place] * count)
-        found.parts.extend(range(count))
-        found.ops.extend(reading.ops)
-        found.message_rows.extend(reading.messages)
-        if reading.error is not None:
-            found.unreadable_indexes.append(place)
-            found.reasons.append(reading.error)
-    return found
+            frame = general_path.DecodedFrame((), (), f"unknown kind of record {kind[:40]!r}")
+        count = len(frame.messages)
+        result.record_indexes.extend([index] * count)
+        result.parts.extend(range(count))
+        result.ops.extend(frame.ops)
+        result.message_rows.extend(frame.messages)
+        if frame.error is not None:
+            result.unreadable_indexes.append(index)
+            result.reasons.append(frame.error)
+    return result
 
 
 def python_values(column: pa.Array) -> list[Any]:
-    """Return the values of a column, which pyarrow is slow to give where they are held by number."""
+    """Return the values of a column as a list; pyarrow is slow at this for dictionary-encoded columns."""
     if not pa.types.is_dictionary(column.type):
         values: list[Any] = column.to_pylist()
         return values
-    words = [*column.dictionary.to_pylist(), None]
-    return [words[number] for number in column.indices.fill_null(len(words) - 1).to_numpy().tolist()]
+    distinct = [*column.dictionary.to_pylist(), None]
+    return [distinct[code] for code in column.indices.fill_null(len(distinct) - 1).to_numpy().tolist()]
 
 
-def message_columns(told: Sequence[MessageRow]) -> dict[str, pa.Array]:
-    """Return what messages tell, column by column."""
-    values = zip(*told, strict=True) if told else [()] * len(MessageRow._fields)
+def message_columns(message_rows: Sequence[MessageRow]) -> dict[str, pa.Array]:
+    """Return the columns of message rows."""
+    values = zip(*message_rows, strict=True) if message_rows else [()] * len(MessageRow._fields)
     columns: dict[str, pa.Array] = {}
     for name, column in zip(MessageRow._fields, values, strict=True):
         if name == "body_size":
@@ -158,27 +166,27 @@ def message_columns(told: Sequence[MessageRow]) -> dict[str, pa.Array]:
 
 
 def text_array(values: Sequence[str | None]) -> pa.Array:
-    """Return texts as a column; what no UTF-8 can hold of them, halves of surrogate pairs, are question marks."""
+    """Return texts as an array; surrogate halves, which UTF-8 cannot encode, become question marks."""
     try:
         return pa.array(values, pa.string())
     except UnicodeEncodeError:
-        cleaned = [None if each is None else each.encode(errors="replace").decode() for each in values]
+        cleaned = [None if text is None else text.encode(errors="replace").decode() for text in values]
         return pa.array(cleaned, pa.string())
 
 
-def marks_table(known: pa.RecordBatch, places: np.ndarray) -> pa.Table:
-    """Return the records that are no frames."""
-    return build_table(known, places, {}, MARKS_SCHEMA)
+def marks_table(records: pa.RecordBatch, indexes: np.ndarray) -> pa.Table:
+    """Return the records that are not frames as a table."""
+    return build_table(records, indexes, {}, MARKS_SCHEMA)
 
 
 def build_table(
-    known: pa.RecordBatch, sources: np.ndarray, columns: dict[str, pa.Array], schema: pa.Schema
+    records: pa.RecordBatch, sources: np.ndarray, columns: dict[str, pa.Array], schema: pa.Schema
 ) -> pa.Table:
-    """Return a table of these columns, and where there is none of that name the records' own, row by row."""
-    rows = known
-    if len(sources) != known.num_rows or (np.diff(sources) != 1).any():
-        wanted = [name for name in schema.names if name not in columns]
-        rows = known.select(wanted).take(pa.array(sources))
+    """Build a table from these columns, and from the records at `sources` for the columns that are missing."""
+    rows = records
+    if len(sources) != records.num_rows or (np.diff(sources) != 1).any():
+        names = [name for name in schema.names if name not in columns]
+        rows = records.select(names).take(pa.array(sources))
     arrays = []
     for field in schema:
         array = columns.get(field.name)
@@ -189,7 +197,7 @@ def build_table(
 
 
 def concat_decoded(parts: Sequence[DecodedTables]) -> DecodedTables:
-    """Return several as one."""
+    """Concatenate decoded tables."""
     if len(parts) == 1:
         return parts[0]
     if not parts:
@@ -198,7 +206,7 @@ def concat_decoded(parts: Sequence[DecodedTables]) -> DecodedTables:
 
 
 def as_batches(records: pa.RecordBatch | pa.Table) -> list[pa.RecordBatch]:
-    """Return records in as few batches as there can be."""
+    """Return records as the smallest possible number of batches."""
     if isinstance(records, pa.RecordBatch):
         return [records]
     batches: list[pa.RecordBatch] = records.combine_chunks().to_batches()

@@ -1,4 +1,4 @@
-"""Steps through many frames of one form at once; those that are not of that form fall behind, for the plain way."""
+"""Cursor of the fast paths: it steps through many frames at once and drops those that do not match."""
 
 from typing import Final
 
@@ -11,19 +11,19 @@ from fiveways.pipeline.decode.json_bodies import valid_json
 from fiveways.pipeline.decode.payload_buffer import AnyArray, BoolArray, Int64Array
 
 _MAX_DIGITS: Final = 18
-"""Of a number that surely has no more than 63 bits."""
+"""Digits of a number that certainly fits into 63 bits."""
 _MAX_TEXT_LENGTH: Final = 255
 _BACKSLASH: Final = ord("\\")
 
 
 class Cursor:
-    """Rows that are still on the way, where each of them stands, and what is known of them."""
+    """Positions in the remaining rows, with the columns read so far; dropped rows go to the general path."""
 
-    def __init__(self, told: DecodedColumns, **known: AnyArray) -> None:
-        """Begin with `rows` of the slab that stand `at` some place, and at most at their `ends`."""
-        self.decoded = told
-        self.buffer = told.buffer
-        self.columns: dict[str, AnyArray] = known
+    def __init__(self, decoded: DecodedColumns, **columns: AnyArray) -> None:
+        """Start at positions `at` in `rows` of the buffer, bounded by `ends`."""
+        self.decoded = decoded
+        self.buffer = decoded.buffer
+        self.columns: dict[str, AnyArray] = columns
 
     def __getitem__(self, name: str) -> AnyArray:
         return self.columns[name]
@@ -35,62 +35,62 @@ class Cursor:
         return len(self["rows"])
 
     def select(self, good: BoolArray) -> None:
-        """Go on with these alone."""
+        """Keep only these rows."""
         if not good.all():
             self.columns = {name: column[good] for name, column in self.columns.items()}
 
-    def subset(self, some: BoolArray) -> "Cursor":
-        """Return a walk of its own for some of them."""
-        return Cursor(self.decoded, **{name: column[some] for name, column in self.columns.items()})
+    def subset(self, chosen: BoolArray) -> "Cursor":
+        """Return a separate cursor over some of the rows."""
+        return Cursor(self.decoded, **{name: column[chosen] for name, column in self.columns.items()})
 
     def skip_literal(self, text: bytes) -> None:
-        """Step over a text that must stand here."""
+        """Keep rows with this text here, and step over it."""
         self.select((self["ends"] - self["at"] >= len(text)) & self.buffer.matches(self["at"], text))
         self["at"] = self["at"] + len(text)
 
     def read_number(self, name: str) -> None:
-        """Step over a whole number up to the comma behind it, and remember it as a span."""
-        slab, at = self.buffer, self["at"]
-        # The comma may be the first byte behind the rows' own end: that of the meta.
-        comma = slab.find(b",", at, np.maximum(self["ends"] + 1, at))
+        """Keep rows with a whole number and a comma here; store its span and step to the comma."""
+        buffer, at = self.buffer, self["at"]
+        # The comma may be the first byte behind the row's own end: the one before the meta.
+        comma = buffer.find(b",", at, np.maximum(self["ends"] + 1, at))
         size = comma - at
-        digits = slab.slices(at, np.maximum(comma, at)).view(pa.string())
+        digits = buffer.slices(at, np.maximum(comma, at)).view(pa.string())
         good = pc.ascii_is_decimal(digits).to_numpy(zero_copy_only=False)
-        good &= (size <= _MAX_DIGITS) & ((slab.bytes_at(at) != ord("0")) | (size == 1))
+        good &= (size <= _MAX_DIGITS) & ((buffer.bytes_at(at) != ord("0")) | (size == 1))
         self._store_span(name, at, comma)
         self["at"] = comma
         self.select(good)
 
     def read_text(self, name: str) -> None:
-        """Step over a short, unescaped string, both of its quotes, and remember it as a span."""
-        slab, at = self.buffer, self["at"]
+        """Keep rows with a short, unescaped string here; store its span without the quotes and step over it."""
+        buffer, at = self.buffer, self["at"]
         begins = at + 1
-        quote = slab.find(b'"', begins, np.maximum(self["ends"], begins))
+        quote = buffer.find(b'"', begins, np.maximum(self["ends"], begins))
         size = quote - begins
-        good = (slab.bytes_at(at) == ord('"')) & (size > 0) & (size <= _MAX_TEXT_LENGTH)
+        good = (buffer.bytes_at(at) == ord('"')) & (size > 0) & (size <= _MAX_TEXT_LENGTH)
         self._store_span(name, begins, quote)
         self["at"] = quote + 1
         self.select(good)
 
     def select_unescaped(self, name: str) -> pa.Array:
-        """Keep those whose string needs no closer look: no escape and no control character; return the strings."""
-        slab = self.buffer
-        content = slab.slices(*self.span(name))
+        """Keep rows whose string has neither escapes nor control characters; return the strings."""
+        buffer = self.buffer
+        content = buffer.slices(*self.span(name))
         octets = np.frombuffer(content.buffers()[2] or b"", np.uint8)
         if ((octets < 0x20) | (octets == _BACKSLASH)).any():
-            self.select(np.array([_is_unescaped(each) for each in content.to_pylist()], np.bool_))
-            content = slab.slices(*self.span(name))
+            self.select(np.array([_is_unescaped(text) for text in content.to_pylist()], np.bool_))
+            content = buffer.slices(*self.span(name))
         return content
 
     def read_body(self) -> None:
-        """Step over the body, which must be all that is left, and one JSON value."""
+        """Keep rows whose rest is one JSON value, and store its size as that of the body."""
         good: BoolArray = self["at"] < self["ends"]
         good[good] = valid_json(self.buffer, self["at"][good], self["ends"][good])
         self.select(good)
         self.decoded.body_size[self["rows"]] = self["ends"] - self["at"]
 
     def span(self, name: str) -> tuple[Int64Array, Int64Array]:
-        """Return where what was remembered begins, and where it ends."""
+        """Return the starts and ends of a stored span."""
         return self[f"{name} from"], self[f"{name} to"]
 
     def _store_span(self, name: str, starts: Int64Array, ends: Int64Array) -> None:

@@ -1,4 +1,4 @@
-"""The quick way in front of the plain one: whole columns at a time, and only where it is sure."""
+"""Fast path of decoding: common frames by whole columns; the other frames take the general path."""
 
 from collections.abc import Callable
 from typing import Final, NamedTuple
@@ -27,30 +27,30 @@ from fiveways.pipeline.decode.payload_buffer import BoolArray, Int32Array, Int64
 from fiveways.wire.packet import NO_OPERATION
 
 MIN_FRAMES: Final = 64
-"""Frames of a protocol for which the quick way is one."""
+"""Minimum frames of a protocol in a batch; below it the fast path is not faster."""
 
 
 class PreparedBatch:
-    """A prepared batch, and what is asked of it more than once."""
+    """Normalized batch with columns that are used more than once."""
 
-    def __init__(self, known: pa.RecordBatch) -> None:
-        self.records = known
-        payload, size = known["payload"], known["size"]
-        self.is_mark = _equals_any(known["kind"], *schema.MARKER_KINDS)
-        self.is_text = _equals_any(known["kind"], "text")
-        self.is_frame = _equals_any(known["kind"], *schema.FRAME_KINDS)
-        self.from_hub = _equals_any(known["direction"], OUTBOUND)
+    def __init__(self, records: pa.RecordBatch) -> None:
+        self.records = records
+        payload, size = records["payload"], records["size"]
+        self.is_mark = _equals_any(records["kind"], *schema.MARKER_KINDS)
+        self.is_text = _equals_any(records["kind"], "text")
+        self.is_frame = _equals_any(records["kind"], *schema.FRAME_KINDS)
+        self.from_hub = _equals_any(records["direction"], OUTBOUND)
         held = pc.fill_null(pc.binary_length(payload), 0).to_numpy(zero_copy_only=False)
-        told = pc.fill_null(size, 0).to_numpy(zero_copy_only=False)
-        self.sizes = np.where(_is_present(size), told, held)
-        self.is_complete = _is_present(payload) & (held >= told)
-        self.is_publication, self.has_single_op = _classify_ops(known["op"])
+        declared = pc.fill_null(size, 0).to_numpy(zero_copy_only=False)
+        self.sizes = np.where(_is_present(size), declared, held)
+        self.is_complete = _is_present(payload) & (held >= declared)
+        self.is_publication, self.has_single_op = _classify_ops(records["op"])
 
 
 def _equals_any(column: pa.Array, *texts: str) -> BoolArray:
-    """Tell where a column that is held by number says one of these."""
-    words = column.dictionary.to_pylist()
-    table = np.array([*(word in texts for word in words), False], np.bool_)
+    """Return where a dictionary-encoded column has one of these texts."""
+    distinct = column.dictionary.to_pylist()
+    table = np.array([*(text in texts for text in distinct), False], np.bool_)
     return table[_dictionary_indices(column)]
 
 
@@ -58,8 +58,8 @@ def _dictionary_indices(column: pa.Array) -> Int32Array:
     indices = column.indices
     if indices.null_count:
         indices = indices.fill_null(len(column.dictionary))
-    numbers: Int32Array = indices.to_numpy()
-    return numbers
+    codes: Int32Array = indices.to_numpy()
+    return codes
 
 
 def _is_present(column: pa.Array) -> BoolArray:
@@ -70,23 +70,23 @@ def _is_present(column: pa.Array) -> BoolArray:
 
 
 def _classify_ops(op: pa.Array) -> tuple[BoolArray, BoolArray]:
-    """Tell which operations are publications, and which stand as they are for a frame of one message."""
+    """Return which operations are publications, and which are a single operation id or null."""
     if op.null_count == len(op):
         return np.zeros(len(op), np.bool_), np.ones(len(op), np.bool_)
-    first = pc.fill_null(pc.starts_with(op, PUBLICATION_PREFIX), False).to_numpy(zero_copy_only=False)
+    is_publication = pc.fill_null(pc.starts_with(op, PUBLICATION_PREFIX), False).to_numpy(zero_copy_only=False)
     octets = np.frombuffer(op.buffers()[2] or b"", np.uint8)
-    plain = pc.fill_null(pc.not_equal(op, ""), True)
+    is_single = pc.fill_null(pc.not_equal(op, ""), True)
     if ((octets == ord(" ")) | (octets == ord(NO_OPERATION))).any():
-        odd = pc.or_(pc.match_substring(op, " "), pc.equal(op, NO_OPERATION))
-        plain = pc.and_(plain, pc.invert(pc.fill_null(odd, False)))
-    return first, plain.to_numpy(zero_copy_only=False)
+        is_list = pc.or_(pc.match_substring(op, " "), pc.equal(op, NO_OPERATION))
+        is_single = pc.and_(is_single, pc.invert(pc.fill_null(is_list, False)))
+    return is_publication, is_single.to_numpy(zero_copy_only=False)
 
 
 Scanner = Callable[["PreparedBatch", Int64Array, PayloadBuffer, StringTables], DecodedColumns]
 
 
 class FrameGroup(NamedTuple):
-    """Frames that one scanner looks at."""
+    """Frames that one scanner decodes."""
 
     protocol: str
     is_text: bool | None
@@ -95,147 +95,158 @@ class FrameGroup(NamedTuple):
 
 
 def _scan_attachments(
-    batch: PreparedBatch, rows: Int64Array, slab: PayloadBuffer, words: StringTables
+    batch: PreparedBatch, rows: Int64Array, buffer: PayloadBuffer, strings: StringTables
 ) -> DecodedColumns:
-    told = DecodedColumns(slab, words)
-    told.set_kind(np.arange(slab.count), "attachment")
-    told.body_size[:] = batch.sizes[rows]
-    told.ids.values = told.targets.values = pa.nulls(slab.count, pa.string())
-    return told
+    decoded = DecodedColumns.without_ids(buffer, strings)
+    decoded.set_kind(np.arange(buffer.count), "attachment")
+    decoded.body_size[:] = batch.sizes[rows]
+    return decoded
 
 
 def _scan_publications(
-    batch: PreparedBatch, rows: Int64Array, slab: PayloadBuffer, words: StringTables
+    batch: PreparedBatch, rows: Int64Array, buffer: PayloadBuffer, strings: StringTables
 ) -> DecodedColumns:
     channels = batch.records["channel"].take(pa.array(rows))
-    return fastpath_mqtt.publications(slab, channels, batch.from_hub[rows], batch.sizes[rows], words)
+    return fastpath_mqtt.publications(buffer, channels, batch.from_hub[rows], batch.sizes[rows], strings)
 
 
 def _scan_mqtt_requests(
-    batch: PreparedBatch, rows: Int64Array, slab: PayloadBuffer, words: StringTables
+    batch: PreparedBatch, rows: Int64Array, buffer: PayloadBuffer, strings: StringTables
 ) -> DecodedColumns:
-    return fastpath_mqtt.scan(slab, batch.records["channel"].take(pa.array(rows)), words)
+    return fastpath_mqtt.scan(buffer, batch.records["channel"].take(pa.array(rows)), strings)
 
 
 def _with_direction(scan: Callable[[PayloadBuffer, BoolArray, StringTables], DecodedColumns]) -> Scanner:
-    return lambda batch, rows, slab, words: scan(slab, batch.from_hub[rows], words)
+    return lambda batch, rows, buffer, strings: scan(buffer, batch.from_hub[rows], strings)
 
 
 _GROUPS: Final = (
-    FrameGroup("umq", True, False, _with_direction(fastpath_umq.scan)),
-    FrameGroup("umq36", True, False, _with_direction(fastpath_umq.scan36)),
-    FrameGroup("lrpm-json", True, False, _with_direction(fastpath_lrpm_json.scan)),
-    FrameGroup("lrpm-cbor", False, False, _with_direction(fastpath_lrpm_cbor.scan)),
-    FrameGroup("nq", True, False, _with_direction(fastpath_nq.scan)),
-    FrameGroup("mqtt-rpc", False, False, _scan_mqtt_requests),
-    FrameGroup("mqtt-rpc", None, True, _scan_publications),
-    FrameGroup("umq", False, False, _scan_attachments),
-    FrameGroup("umq36", False, False, _scan_attachments),
+    FrameGroup("umq", is_text=True, is_publication=False, scan=_with_direction(fastpath_umq.scan)),
+    FrameGroup("umq36", is_text=True, is_publication=False, scan=_with_direction(fastpath_umq.scan36)),
+    FrameGroup("lrpm-json", is_text=True, is_publication=False, scan=_with_direction(fastpath_lrpm_json.scan)),
+    FrameGroup("lrpm-cbor", is_text=False, is_publication=False, scan=_with_direction(fastpath_lrpm_cbor.scan)),
+    FrameGroup("nq", is_text=True, is_publication=False, scan=_with_direction(fastpath_nq.scan)),
+    FrameGroup("mqtt-rpc", is_text=False, is_publication=False, scan=_scan_mqtt_requests),
+    FrameGroup("mqtt-rpc", is_text=None, is_publication=True, scan=_scan_publications),
+    FrameGroup("umq", is_text=False, is_publication=False, scan=_scan_attachments),
+    FrameGroup("umq36", is_text=False, is_publication=False, scan=_scan_attachments),
 )
 
 
-def decode_batch(records: pa.RecordBatch, least: int = MIN_FRAMES) -> DecodedTables:
-    """Read a batch, the plain way where the quick one is not sure."""
-    known = normalize_batch(records)
-    batch = PreparedBatch(known)
-    words = StringTables()
-    scanned = _scan_groups(batch, words, least)
-    todo = ~batch.is_mark
-    for rows, told in scanned:
-        todo[rows[told.is_decoded]] = False
-    found = read_general(known, np.flatnonzero(todo))
-    messages = _build_messages(known, scanned, found, words)
-    return DecodedTables(messages, found.quarantine_table(known), marks_table(known, np.flatnonzero(batch.is_mark)))
+def decode_batch(records: pa.RecordBatch, min_frames: int = MIN_FRAMES) -> DecodedTables:
+    """Decode a batch on the fast path, and the frames that it does not handle on the general path."""
+    normalized = normalize_batch(records)
+    batch = PreparedBatch(normalized)
+    strings = StringTables()
+    scanned = _scan_groups(batch, strings, min_frames)
+    remaining = ~batch.is_mark
+    for rows, decoded in scanned:
+        remaining[rows[decoded.is_decoded]] = False
+    general = read_general(normalized, np.flatnonzero(remaining))
+    messages = _build_messages(normalized, scanned, general, strings)
+    return DecodedTables(
+        messages, general.quarantine_table(normalized), marks_table(normalized, np.flatnonzero(batch.is_mark))
+    )
 
 
-def _scan_groups(batch: PreparedBatch, words: StringTables, least: int) -> list[tuple[Int64Array, DecodedColumns]]:
-    able = batch.is_frame & batch.is_complete & batch.has_single_op
+def _scan_groups(
+    batch: PreparedBatch, strings: StringTables, min_frames: int
+) -> list[tuple[Int64Array, DecodedColumns]]:
+    eligible = batch.is_frame & batch.is_complete & batch.has_single_op
     protocols = batch.records["protocol"]
-    names, numbers = protocols.dictionary.to_pylist(), _dictionary_indices(protocols)
-    found = []
+    names, codes = protocols.dictionary.to_pylist(), _dictionary_indices(protocols)
+    scanned = []
     for group in _GROUPS:
         if group.protocol not in names:
             continue
-        wanted = able & (numbers == names.index(group.protocol))
+        in_group = eligible & (codes == names.index(group.protocol))
         if group.protocol == "mqtt-rpc":
-            wanted &= batch.is_publication == group.is_publication
+            in_group &= batch.is_publication == group.is_publication
         if group.is_text is not None:
-            wanted &= batch.is_text == group.is_text
-        rows = np.flatnonzero(wanted)
-        if len(rows) >= max(least, 1):
+            in_group &= batch.is_text == group.is_text
+        rows = np.flatnonzero(in_group)
+        if len(rows) >= max(min_frames, 1):
             payloads = batch.records["payload"]
-            slab = PayloadBuffer(payloads.take(pa.array(rows)) if len(rows) < len(payloads) else payloads)
-            found.append((rows, group.scan(batch, rows, slab, words)))
-    return found
+            buffer = PayloadBuffer(payloads.take(pa.array(rows)) if len(rows) < len(payloads) else payloads)
+            scanned.append((rows, group.scan(batch, rows, buffer, strings)))
+    return scanned
 
 
 def _build_messages(
-    known: pa.RecordBatch,
+    records: pa.RecordBatch,
     scanned: list[tuple[Int64Array, DecodedColumns]],
-    found: GeneralPathResult,
-    words: StringTables,
+    general: GeneralPathResult,
+    strings: StringTables,
 ) -> pa.Table:
-    """Lay all that was found out in the order of the records."""
-    sure = [(rows[told.is_decoded], told, np.flatnonzero(told.is_decoded)) for rows, told in scanned]
-    sources = np.concatenate([*(rows for rows, _, _ in sure), np.asarray(found.record_indexes, np.int64)])
+    """Combine the messages of both paths in the order of the records."""
+    decoded_groups = [
+        (rows[decoded.is_decoded], decoded, np.flatnonzero(decoded.is_decoded)) for rows, decoded in scanned
+    ]
+    sources = np.concatenate([*(rows for rows, _, _ in decoded_groups), np.asarray(general.record_indexes, np.int64)])
     parts = np.zeros(len(sources), np.int32)
-    first_plain = len(sources) - len(found.record_indexes)
-    parts[first_plain:] = found.parts
-    order = _record_order(sources, parts, known.num_rows)
-    columns = _build_columns(sure, found, words, order)
+    first_general = len(sources) - len(general.record_indexes)
+    parts[first_general:] = general.parts
+    order = _record_order(sources, parts, records.num_rows)
+    columns = _build_columns(decoded_groups, general, strings, order)
     sources = sources if order is None else sources[order]
-    if found.record_indexes:
-        ops = _build_op_column(known, found, sources, first_plain, order)
+    if general.record_indexes:
+        ops = _build_op_column(records, general, sources, first_general, order)
         columns["op"] = ops
     columns["part"] = pa.array(parts if order is None else parts[order])
-    return build_table(known, sources, columns, MESSAGES_SCHEMA)
+    return build_table(records, sources, columns, MESSAGES_SCHEMA)
 
 
 def _record_order(sources: Int64Array, parts: Int32Array, records: int) -> Int64Array | None:
-    """Return which of them comes when; None if they are in order already."""
+    """Return the permutation that sorts messages by record and part; None if they are sorted."""
     if (np.diff(sources) >= 0).all():
         return None
     counts = np.bincount(sources, minlength=records)
-    places = (np.cumsum(counts) - counts)[sources] + parts
+    positions = (np.cumsum(counts) - counts)[sources] + parts
     order = np.empty(len(sources), np.int64)
-    order[places] = np.arange(len(sources))
+    order[positions] = np.arange(len(sources))
     return order
 
 
 def _build_columns(
-    sure: list[tuple[Int64Array, DecodedColumns, Int64Array]],
-    found: GeneralPathResult,
-    words: StringTables,
+    decoded_groups: list[tuple[Int64Array, DecodedColumns, Int64Array]],
+    general: GeneralPathResult,
+    strings: StringTables,
     order: Int64Array | None,
 ) -> dict[str, pa.Array]:
-    """Return what the messages tell, those of the plain way behind the others, in that order."""
+    """Return the columns of all messages: those of the fast path, then those of the general path, put in order."""
     columns: dict[str, pa.Array] = {}
-    plainly = (
-        dict(zip(MessageRow._fields, zip(*found.message_rows, strict=True), strict=True)) if found.message_rows else {}
+    general_columns = (
+        dict(zip(MessageRow._fields, zip(*general.message_rows, strict=True), strict=True))
+        if general.message_rows
+        else {}
     )
     for name in MESSAGE_DICTIONARY_COLUMNS:
-        known = getattr(words, name)
-        numbers = [getattr(told, name)[rows] for _, told, rows in sure]
-        numbers.append(np.array([known.code(each) for each in plainly.get(name, ())], np.int32))
-        joined = np.concatenate(numbers)
-        columns[name] = known.column(joined if order is None else joined[order])
+        table = getattr(strings, name)
+        codes = [getattr(decoded, name)[rows] for _, decoded, rows in decoded_groups]
+        codes.append(np.array([table.code(text) for text in general_columns.get(name, ())], np.int32))
+        joined = np.concatenate(codes)
+        columns[name] = table.column(joined if order is None else joined[order])
     for name, attribute in (("id", "ids"), ("target", "targets")):
-        texts = [getattr(told, attribute).column(rows) for _, told, rows in sure]
-        joined_texts = pa.concat_arrays([*texts, as_texts(plainly.get(name, ()))])
+        texts = [getattr(decoded, attribute).column(rows) for _, decoded, rows in decoded_groups]
+        joined_texts = pa.concat_arrays([*texts, as_texts(general_columns.get(name, ()))])
         columns[name] = joined_texts if order is None else joined_texts.take(pa.array(order))
-    sizes = [pa.array(told.body_size[rows]) for _, told, rows in sure]
-    joined_sizes = pa.concat_arrays([*sizes, pa.array(plainly.get("body_size", ()), pa.int32())])
+    sizes = [pa.array(decoded.body_size[rows]) for _, decoded, rows in decoded_groups]
+    joined_sizes = pa.concat_arrays([*sizes, pa.array(general_columns.get("body_size", ()), pa.int32())])
     columns["body_size"] = joined_sizes if order is None else joined_sizes.take(pa.array(order))
     return columns
 
 
 def _build_op_column(
-    known: pa.RecordBatch, found: GeneralPathResult, sources: Int64Array, first_plain: int, order: Int64Array | None
+    records: pa.RecordBatch,
+    general: GeneralPathResult,
+    sources: Int64Array,
+    first_general: int,
+    order: Int64Array | None,
 ) -> pa.Array:
-    """Return the operation of each message: a record's own, but of those that the plain way read, the message's."""
-    own = known["op"].take(pa.array(sources))
-    place = np.arange(len(sources)) if order is None else order
-    plain = place >= first_plain
-    given = as_texts(found.ops)
-    taken = np.where(plain, place - first_plain + len(own), np.arange(len(own)))
-    return pa.concat_arrays([own, given]).take(pa.array(taken))
+    """Return the operation of each message: from the general path for its messages, else that of the record."""
+    own = records["op"].take(pa.array(sources))
+    position = np.arange(len(sources)) if order is None else order
+    is_general = position >= first_general
+    of_messages = as_texts(general.ops)
+    taken = np.where(is_general, position - first_general + len(own), np.arange(len(own)))
+    return pa.concat_arrays([own, of_messages]).take(pa.array(taken))

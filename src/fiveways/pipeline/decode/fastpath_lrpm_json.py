@@ -1,7 +1,7 @@
-"""Plain calls, results, failures, publications and events of LRPM in JSON, many at once.
+"""Fast path for LRPM in JSON: common calls, results, failures, publications and events, many frames at once.
 
-A frame is sure if it is a beginning that is known byte by byte, a body that is one JSON value, and an end that the
-protocol's own reader takes behind another body.
+It decodes a frame that consists of a head known byte by byte, a body that is one JSON value, and a tail that the
+protocol's own codec accepts behind another body.
 """
 
 from collections.abc import Callable
@@ -14,8 +14,7 @@ from fiveways.errors import RemoteProtocolError
 from fiveways.model import topics
 from fiveways.pipeline.decode import lrpm_rows
 from fiveways.pipeline.decode.cursor import Cursor
-from fiveways.pipeline.decode.decoded_columns import NONE, DecodedColumns, StringTables, map_distinct
-from fiveways.pipeline.decode.fastpath_umq import method_codes
+from fiveways.pipeline.decode.decoded_columns import NONE, DecodedColumns, StringTables, map_distinct, method_codes
 from fiveways.pipeline.decode.message_row import DECODE_LIMITS, STATUS_OF_REASON, canonical_topic
 from fiveways.pipeline.decode.payload_buffer import BoolArray, Int64Array, PayloadBuffer
 from fiveways.protocols.lrpm import messages as lrpm
@@ -29,63 +28,63 @@ _MAX_META_LENGTH: Final = 128
 _CACHE_SIZE: Final = 1 << 16
 
 
-def scan(slab: PayloadBuffer, from_hub: BoolArray, vocabulary: StringTables) -> DecodedColumns:
-    """Look at frames of LRPM in JSON."""
-    told = DecodedColumns(slab, vocabulary)
-    starts = slab.starts
-    good = slab.valid_utf8() & (slab.ends - starts >= _MIN_FRAME_LENGTH)
-    good &= (slab.bytes_at(starts) == ord("[")) & (slab.bytes_at(starts + 3) == ord(","))
-    tails, result, event, topic = _find_meta(told, good)
+def scan(buffer: PayloadBuffer, from_hub: BoolArray, strings: StringTables) -> DecodedColumns:
+    """Decode frames of LRPM in JSON."""
+    decoded = DecodedColumns(buffer, strings)
+    starts = buffer.starts
+    good = buffer.valid_utf8() & (buffer.ends - starts >= _MIN_FRAME_LENGTH)
+    good &= (buffer.bytes_at(starts) == ord("[")) & (buffer.bytes_at(starts + 3) == ord(","))
+    tails, result, event, topic = _find_meta(decoded, good)
     good &= tails >= 0
-    tens, ones = slab.bytes_at(starts + 1), slab.bytes_at(starts + 2)
-    for kind, tell in _READERS.items():
+    tens, ones = buffer.bytes_at(starts + 1), buffer.bytes_at(starts + 2)
+    for kind, decode in _READERS.items():
         rows = np.flatnonzero(good & (tens == kind[0]) & (ones == kind[1]))
         if len(rows):
-            known = {"result": result[rows], "event": event[rows], "topic": topic[rows], "hub": from_hub[rows]}
-            tell(Cursor(told, rows=rows, at=starts[rows] + _HEAD_LENGTH, ends=tails[rows], **known))
-    return told
+            columns = {"result": result[rows], "event": event[rows], "topic": topic[rows], "hub": from_hub[rows]}
+            decode(Cursor(decoded, rows=rows, at=starts[rows] + _HEAD_LENGTH, ends=tails[rows], **columns))
+    return decoded
 
 
-def _find_meta(told: DecodedColumns, good: BoolArray) -> tuple[Int64Array, ...]:
-    """Return where the comma before each meta stands, NONE if that is not known, and what the meta makes of a frame."""
-    slab, words = told.buffer, told.strings
-    meanings = [np.full(slab.count, each, np.int64) for each in (NONE, *_meta_codes(words, _EMPTY_META_TAIL)[1:])]
+def _find_meta(decoded: DecodedColumns, good: BoolArray) -> tuple[Int64Array, ...]:
+    """Return the position of the comma before each meta, NONE if unknown, and the kinds and topic that it implies."""
+    buffer, strings = decoded.buffer, decoded.strings
+    meanings = [np.full(buffer.count, code, np.int64) for code in (NONE, *_meta_codes(strings, _EMPTY_META_TAIL)[1:])]
     tails = meanings[0]
-    empty = good & slab.matches(slab.ends - len(_EMPTY_META_TAIL), _EMPTY_META_TAIL)
-    tails[empty] = slab.ends[empty] - len(_EMPTY_META_TAIL)
+    empty = good & buffer.matches(buffer.ends - len(_EMPTY_META_TAIL), _EMPTY_META_TAIL)
+    tails[empty] = buffer.ends[empty] - len(_EMPTY_META_TAIL)
     rows = np.flatnonzero(good & ~empty)
     if len(rows):
-        comma = _last_brace_positions(slab, rows) - 1
-        inside = comma > slab.starts[rows] + _HEAD_LENGTH
+        comma = _last_brace_positions(buffer, rows) - 1
+        inside = comma > buffer.starts[rows] + _HEAD_LENGTH
         rows, comma = rows[inside], comma[inside]
-        found = map_distinct(slab.slices(comma, slab.ends[rows]), partial(_meta_codes, words), 4)
-        known = found[0] >= 0
+        codes = map_distinct(buffer.slices(comma, buffer.ends[rows]), partial(_meta_codes, strings), 4)
+        known = codes[0] >= 0
         tails[rows[known]] = comma[known]
-        for meaning, column in zip(meanings[1:], found[1:], strict=True):
+        for meaning, column in zip(meanings[1:], codes[1:], strict=True):
             meaning[rows[known]] = column[known]
     return tuple(meanings)
 
 
-def _last_brace_positions(slab: PayloadBuffer, rows: Int64Array) -> Int64Array:
-    """Return where the last opening brace stands in these rows, 0 if it is not near their ends."""
-    starts = np.maximum(slab.starts[rows], slab.ends[rows] - _MAX_META_LENGTH)
-    near = PayloadBuffer(slab.slices(starts, slab.ends[rows]))
+def _last_brace_positions(buffer: PayloadBuffer, rows: Int64Array) -> Int64Array:
+    """Return the position of the last opening brace in each row; 0 if it is not near the end."""
+    starts = np.maximum(buffer.starts[rows], buffer.ends[rows] - _MAX_META_LENGTH)
+    near = PayloadBuffer(buffer.slices(starts, buffer.ends[rows]))
     braces = np.concatenate([[NONE], np.flatnonzero(near.data == ord("{"))])
     last = braces[np.searchsorted(braces, near.ends) - 1]
     return np.where(last >= near.starts, last - near.starts + starts, 0)
 
 
-def _meta_codes(words: StringTables, tail: bytes) -> tuple[int, int, int, int]:
+def _meta_codes(strings: StringTables, tail: bytes) -> tuple[int, int, int, int]:
     meaning = _interpret_meta(tail)
     if meaning is None:
         return NONE, NONE, NONE, NONE
     result, event, topic = meaning
-    return 0, words.kind.code(result), words.kind.code(event), words.topic.code(topic)
+    return 0, strings.kind.code(result), strings.kind.code(event), strings.topic.code(topic)
 
 
 @lru_cache(_CACHE_SIZE)
 def _interpret_meta(tail: bytes) -> tuple[str, str, str | None] | None:
-    """Return what a RESULT and an EVENT are that end so, and the topic that they name; None if nothing ends so."""
+    """Return the kinds of a RESULT and an EVENT with this tail, and its topic; None if the tail is invalid."""
     try:
         message = lrpm.JSON_CODEC.decode(Packet(_RESULT_HEAD + tail), DECODE_LIMITS)
     except RemoteProtocolError:
@@ -95,102 +94,104 @@ def _interpret_meta(tail: bytes) -> tuple[str, str, str | None] | None:
     return lrpm_rows.result_kind(message.meta), *lrpm_rows.event_kind_and_topic(message.meta)
 
 
-def _call(walk: Cursor) -> None:
-    walk.read_number("id")
-    walk.skip_literal(b",")
-    walk.read_text("target")
-    walk.skip_literal(b",")
-    walk.read_body()
-    told = walk.decoded
-    read = partial(method_codes, told.strings, lrpm_rows.fold_procedure, True)
-    kind, method = map_distinct(walk.buffer.slices(*walk.span("target")), read, 2)
-    rows = walk["rows"]
-    told.is_decoded[rows] = kind != NONE
-    told.kind[rows], told.method[rows] = kind, method
-    told.ids.set_spans(rows, *walk.span("id"))
-    told.targets.set_spans(rows, *walk.span("target"))
+def _call(cursor: Cursor) -> None:
+    cursor.read_number("id")
+    cursor.skip_literal(b",")
+    cursor.read_text("target")
+    cursor.skip_literal(b",")
+    cursor.read_body()
+    decoded = cursor.decoded
+    read = partial(method_codes, decoded.strings, lrpm_rows.fold_procedure, True)
+    kind, method = map_distinct(cursor.buffer.slices(*cursor.span("target")), read, 2)
+    rows = cursor["rows"]
+    decoded.is_decoded[rows] = kind != NONE
+    decoded.kind[rows], decoded.method[rows] = kind, method
+    decoded.ids.set_spans(rows, *cursor.span("id"))
+    decoded.targets.set_spans(rows, *cursor.span("target"))
 
 
-def _result(walk: Cursor) -> None:
-    walk.read_number("id")
-    walk.skip_literal(b",")
-    walk.read_body()
-    told, rows = walk.decoded, walk["rows"]
-    told.is_decoded[rows] = True
-    told.kind[rows] = walk["result"]
-    is_end = walk["result"] == told.strings.kind.code("result")
-    told.status[rows] = np.where(is_end, told.strings.status.code("result"), NONE)
-    told.ids.set_spans(rows, *walk.span("id"))
+def _result(cursor: Cursor) -> None:
+    cursor.read_number("id")
+    cursor.skip_literal(b",")
+    cursor.read_body()
+    decoded, rows = cursor.decoded, cursor["rows"]
+    decoded.is_decoded[rows] = True
+    decoded.kind[rows] = cursor["result"]
+    is_end = cursor["result"] == decoded.strings.kind.code("result")
+    decoded.status[rows] = np.where(is_end, decoded.strings.status.code("result"), NONE)
+    decoded.ids.set_spans(rows, *cursor.span("id"))
 
 
-def _error(walk: Cursor) -> None:
-    slab, at = walk.buffer, walk["at"]
-    # The kind of the request, of two digits as all kinds of requests are.
-    tens, ones = slab.bytes_at(at) - np.uint8(ord("0")), slab.bytes_at(at + 1) - np.uint8(ord("0"))
-    walk.select((tens > 0) & (tens < 10) & (ones < 10))
-    walk["at"] = walk["at"] + 2
-    walk.skip_literal(b",")
-    walk.read_number("id")
-    walk.skip_literal(b",")
-    walk.read_text("uri")
-    walk.skip_literal(b",")
-    walk.read_body()
-    uris = walk.select_unescaped("uri")
-    told, rows = walk.decoded, walk["rows"]
-    told.set_kind(rows, "failure")
-    told.ids.set_spans(rows, *walk.span("id"))
+def _error(cursor: Cursor) -> None:
+    buffer, at = cursor.buffer, cursor["at"]
+    # The kind of the failed request; the kinds of all requests have two digits.
+    tens, ones = buffer.bytes_at(at) - np.uint8(ord("0")), buffer.bytes_at(at + 1) - np.uint8(ord("0"))
+    cursor.select((tens > 0) & (tens < 10) & (ones < 10))
+    cursor["at"] = cursor["at"] + 2
+    cursor.skip_literal(b",")
+    cursor.read_number("id")
+    cursor.skip_literal(b",")
+    cursor.read_text("uri")
+    cursor.skip_literal(b",")
+    cursor.read_body()
+    uris = cursor.select_unescaped("uri")
+    decoded, rows = cursor.decoded, cursor["rows"]
+    decoded.set_kind(rows, "failure")
+    decoded.ids.set_spans(rows, *cursor.span("id"))
 
     def read(uri: bytes) -> tuple[int, int, int, int, int]:
-        words, written = told.strings, uri.decode()
-        numbers = [words.code.code(written)]
+        strings, written = decoded.strings, uri.decode()
+        numbers = [strings.code.code(written)]
         for hub in (False, True):
             reason = lrpm_rows.error_reason(written, from_hub=hub)
-            numbers += words.status.code(STATUS_OF_REASON[reason]), words.reason.code(reason.value)
-        code, status, why, hub_status, hub_why = numbers
-        return code, status, why, hub_status, hub_why
+            numbers += strings.status.code(STATUS_OF_REASON[reason]), strings.reason.code(reason.value)
+        code, status, reason_code, hub_status, hub_reason = numbers
+        return code, status, reason_code, hub_status, hub_reason
 
-    code, status, why, hub_status, hub_why = map_distinct(uris, read, 5)
-    told.code[rows] = code
-    told.status[rows] = np.where(walk["hub"], hub_status, status)
-    told.reason[rows] = np.where(walk["hub"], hub_why, why)
-
-
-def _event(walk: Cursor) -> None:
-    walk.read_number("publication")
-    walk.skip_literal(b",")
-    walk.read_number("target")
-    walk.skip_literal(b",")
-    walk.read_body()
-    told, rows = walk.decoded, walk["rows"]
-    told.is_decoded[rows] = True
-    told.kind[rows], told.topic[rows] = walk["event"], walk["topic"]
-    told.targets.set_spans(rows, *walk.span("target"))
+    code, status, reason, hub_status, hub_reason = map_distinct(uris, read, 5)
+    decoded.code[rows] = code
+    decoded.status[rows] = np.where(cursor["hub"], hub_status, status)
+    decoded.reason[rows] = np.where(cursor["hub"], hub_reason, reason)
 
 
-def _publish(walk: Cursor) -> None:
-    walk.read_number("id")
-    walk.skip_literal(b",")
-    walk.read_text("target")
-    walk.skip_literal(b",")
-    walk.read_body()
-    written = walk.select_unescaped("target")
-    told, rows = walk.decoded, walk["rows"]
-    told.set_kind(rows, "publish")
-    told.ids.set_spans(rows, *walk.span("id"))
-    told.targets.set_spans(rows, *walk.span("target"))
-    number = told.strings.topic.code
-    (told.topic[rows],) = map_distinct(written, lambda each: (number(canonical_topic(each.decode(), topics.LRPM)),), 1)
+def _event(cursor: Cursor) -> None:
+    cursor.read_number("publication")
+    cursor.skip_literal(b",")
+    cursor.read_number("target")
+    cursor.skip_literal(b",")
+    cursor.read_body()
+    decoded, rows = cursor.decoded, cursor["rows"]
+    decoded.is_decoded[rows] = True
+    decoded.kind[rows], decoded.topic[rows] = cursor["event"], cursor["topic"]
+    decoded.targets.set_spans(rows, *cursor.span("target"))
 
 
-def _published(walk: Cursor) -> None:
-    walk.read_number("id")
-    walk.skip_literal(b",")
-    walk.read_number("target")
-    walk.select(walk["at"] == walk["ends"])
-    told, rows = walk.decoded, walk["rows"]
-    told.set_kind(rows, "result", "result")
-    told.ids.set_spans(rows, *walk.span("id"))
-    told.targets.set_spans(rows, *walk.span("target"))
+def _publish(cursor: Cursor) -> None:
+    cursor.read_number("id")
+    cursor.skip_literal(b",")
+    cursor.read_text("target")
+    cursor.skip_literal(b",")
+    cursor.read_body()
+    written = cursor.select_unescaped("target")
+    decoded, rows = cursor.decoded, cursor["rows"]
+    decoded.set_kind(rows, "publish")
+    decoded.ids.set_spans(rows, *cursor.span("id"))
+    decoded.targets.set_spans(rows, *cursor.span("target"))
+    topic_code = decoded.strings.topic.code
+    (decoded.topic[rows],) = map_distinct(
+        written, lambda topic: (topic_code(canonical_topic(topic.decode(), topics.LRPM)),), 1
+    )
+
+
+def _published(cursor: Cursor) -> None:
+    cursor.read_number("id")
+    cursor.skip_literal(b",")
+    cursor.read_number("target")
+    cursor.select(cursor["at"] == cursor["ends"])
+    decoded, rows = cursor.decoded, cursor["rows"]
+    decoded.set_kind(rows, "result", "result")
+    decoded.ids.set_spans(rows, *cursor.span("id"))
+    decoded.targets.set_spans(rows, *cursor.span("target"))
 
 
 _READERS: Final[dict[bytes, Callable[[Cursor], None]]] = {

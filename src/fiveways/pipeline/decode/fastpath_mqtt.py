@@ -1,4 +1,4 @@
-"""Plain Requests and Responses of RPC over MQTT, and publications on bridged topics, many at once."""
+"""Fast path for RPC over MQTT: common Requests and Responses, and publications on bridged topics, many at once."""
 
 from functools import lru_cache, partial
 from typing import Final
@@ -20,106 +20,107 @@ _MAX_VARINT_LENGTH: Final = 10
 _MAX_CHANNEL_LENGTH: Final = 255
 _CACHE_SIZE: Final = 1 << 16
 _VARINT_TAGS: Final = frozenset({0x18, 0x20, 0x28, 0x30})
-"""The fields behind the body that are numbers."""
+"""Tags of the integer fields behind the body."""
 _ERROR_TAG: Final = 0x1A
-_TYPED: Final = b"\x08\x01\x12\x03\x0a\x01x"
-_UNTYPED: Final = b"\x08\x01\x12\x00"
+_TYPED_HEAD: Final = b"\x08\x01\x12\x03\x0a\x01x"
+_UNTYPED_HEAD: Final = b"\x08\x01\x12\x00"
 _REQUEST, _ANSWER = 1, 0
 
 
-def scan(slab: PayloadBuffer, channels: pa.Array, vocabulary: StringTables) -> DecodedColumns:
-    """Look at frames of RPC over MQTT on these topics."""
-    told = DecodedColumns(slab, vocabulary)
-    walk = Cursor(told, rows=np.arange(slab.count), at=slab.starts, ends=slab.ends)
-    _skip_tag(walk, _ID_TAG)
-    _read_varint(walk, "id", _MAX_VARINT_LENGTH)
-    _read_optional_bytes(walk, _BODY_TAG, "body", walk["ends"])
-    walk["behind"] = walk["at"]
-    walk["at"] = walk["body from"]
-    _read_optional_bytes(walk, _TYPE_TAG, "type", walk["behind"])
-    _read_optional_bytes(walk, _VALUE_TAG, "value", walk["behind"])
-    walk.select(walk["at"] == walk["behind"])
-    numbers = np.zeros(slab.count, np.uint64)
-    numbers[walk["rows"]] = walk["id"].view(np.uint64)
-    told.ids.values = pa.array(numbers).cast(pa.string())
-    told.targets.values = pa.nulls(slab.count, pa.string())
-    told.body_size[walk["rows"]] = walk["value to"] - walk["value from"]
-    is_typed = walk["type to"] > walk["type from"]
-    ends = slab.slices(walk["at"], walk["ends"])
-    typed = map_distinct(ends, partial(_tail_codes, vocabulary, True), 5)
-    untyped = map_distinct(ends, partial(_tail_codes, vocabulary, False), 5)
-    walk["what"], kind, status, reason, code = (
-        np.where(is_typed, one, other) for one, other in zip(typed, untyped, strict=True)
+def scan(buffer: PayloadBuffer, channels: pa.Array, strings: StringTables) -> DecodedColumns:
+    """Decode frames of RPC over MQTT on these topics."""
+    decoded = DecodedColumns(buffer, strings)
+    cursor = Cursor(decoded, rows=np.arange(buffer.count), at=buffer.starts, ends=buffer.ends)
+    _skip_tag(cursor, _ID_TAG)
+    _read_varint(cursor, "id", _MAX_VARINT_LENGTH)
+    _read_optional_bytes(cursor, _BODY_TAG, "body", cursor["ends"])
+    cursor["behind"] = cursor["at"]
+    cursor["at"] = cursor["body from"]
+    _read_optional_bytes(cursor, _TYPE_TAG, "type", cursor["behind"])
+    _read_optional_bytes(cursor, _VALUE_TAG, "value", cursor["behind"])
+    cursor.select(cursor["at"] == cursor["behind"])
+    numbers = np.zeros(buffer.count, np.uint64)
+    numbers[cursor["rows"]] = cursor["id"].view(np.uint64)
+    decoded.ids.values = pa.array(numbers).cast(pa.string())
+    decoded.targets.values = pa.nulls(buffer.count, pa.string())
+    decoded.body_size[cursor["rows"]] = cursor["value to"] - cursor["value from"]
+    is_typed = cursor["type to"] > cursor["type from"]
+    ends = buffer.slices(cursor["at"], cursor["ends"])
+    typed = map_distinct(ends, partial(_tail_codes, strings, True), 5)
+    untyped = map_distinct(ends, partial(_tail_codes, strings, False), 5)
+    cursor["role"], kind, status, reason, code = (
+        np.where(is_typed, typed_codes, untyped_codes)
+        for typed_codes, untyped_codes in zip(typed, untyped, strict=True)
     )
-    rows = walk["rows"]
-    told.is_decoded[rows] = walk["what"] >= 0
-    told.kind[rows], told.status[rows], told.reason[rows], told.code[rows] = kind, status, reason, code
-    walk.select(walk["what"] != NONE)
-    _set_methods(walk, channels)
-    return told
+    rows = cursor["rows"]
+    decoded.is_decoded[rows] = cursor["role"] >= 0
+    decoded.kind[rows], decoded.status[rows], decoded.reason[rows], decoded.code[rows] = kind, status, reason, code
+    cursor.select(cursor["role"] != NONE)
+    _set_methods(cursor, channels)
+    return decoded
 
 
-def _skip_tag(walk: Cursor, tag: int) -> None:
-    walk.select((walk["at"] < walk["ends"]) & (walk.buffer.bytes_at(walk["at"]) == tag))
-    walk["at"] = walk["at"] + 1
+def _skip_tag(cursor: Cursor, tag: int) -> None:
+    cursor.select((cursor["at"] < cursor["ends"]) & (cursor.buffer.bytes_at(cursor["at"]) == tag))
+    cursor["at"] = cursor["at"] + 1
 
 
-def _read_varint(walk: Cursor, name: str, longest: int) -> None:
-    """Step over a number and remember it."""
-    slab, at = walk.buffer, walk["at"]
+def _read_varint(cursor: Cursor, name: str, max_length: int) -> None:
+    """Keep rows with a varint here; store it and step over it."""
+    buffer, at = cursor.buffer, cursor["at"]
     value = np.zeros(len(at), np.uint64)
     size = np.zeros(len(at), np.int64)
-    on = np.arange(len(at))
-    for step in range(longest):
-        octet = slab.bytes_at(at[on] + step)
-        value[on] |= (octet & 0x7F).astype(np.uint64) << np.uint64(7 * step)
+    open_rows = np.arange(len(at))
+    for step in range(max_length):
+        octet = buffer.bytes_at(at[open_rows] + step)
+        value[open_rows] |= (octet & 0x7F).astype(np.uint64) << np.uint64(7 * step)
         last = octet < 0x80
-        # Of a tenth byte but one bit has room.
-        size[on[last & ((step < _MAX_VARINT_LENGTH - 1) | (octet <= 1))]] = step + 1
-        on = on[~last]
-        if not len(on):
+        # Only one bit of a tenth byte fits into 64 bits.
+        size[open_rows[last & ((step < _MAX_VARINT_LENGTH - 1) | (octet <= 1))]] = step + 1
+        open_rows = open_rows[~last]
+        if not len(open_rows):
             break
-    walk[name] = value.view(np.int64)
-    walk["at"] = at + size
-    walk.select((size > 0) & (walk["at"] <= walk["ends"]))
+    cursor[name] = value.view(np.int64)
+    cursor["at"] = at + size
+    cursor.select((size > 0) & (cursor["at"] <= cursor["ends"]))
 
 
-def _read_optional_bytes(walk: Cursor, tag: int, name: str, room: Int64Array) -> None:
-    """Step over a field of bytes, if it is there, within this room, and remember it as a span."""
-    slab, at = walk.buffer, walk["at"]
-    there = (at < room) & (slab.bytes_at(at) == tag)
-    size, more = slab.bytes_at(at + 1).astype(np.int64), slab.bytes_at(at + 2).astype(np.int64)
+def _read_optional_bytes(cursor: Cursor, tag: int, name: str, limits: Int64Array) -> None:
+    """Step over an optional bytes field that ends before `limits`, and store its span; an absent one is empty."""
+    buffer, at = cursor.buffer, cursor["at"]
+    present = (at < limits) & (buffer.bytes_at(at) == tag)
+    size, more = buffer.bytes_at(at + 1).astype(np.int64), buffer.bytes_at(at + 2).astype(np.int64)
     longer = size >= 0x80
     size = np.where(longer, (size & 0x7F) | more << 7, size)
     begins = at + 2 + longer
-    walk[f"{name} from"] = np.where(there, begins, at)
-    walk[f"{name} to"] = walk["at"] = np.where(there, begins + size, at)
-    walk.select(~there | (~longer | (more < 0x80)) & (walk["at"] <= room))
+    cursor[f"{name} from"] = np.where(present, begins, at)
+    cursor[f"{name} to"] = cursor["at"] = np.where(present, begins + size, at)
+    cursor.select(~present | (~longer | (more < 0x80)) & (cursor["at"] <= limits))
 
 
-def _tail_codes(words: StringTables, is_typed: bool, end: bytes) -> tuple[int, int, int, int, int]:
-    told = (_interpret_tail if len(end) <= 255 else _interpret_tail.__wrapped__)(is_typed, end)
-    if told is None:
+def _tail_codes(strings: StringTables, is_typed: bool, end: bytes) -> tuple[int, int, int, int, int]:
+    row = (_interpret_tail if len(end) <= 255 else _interpret_tail.__wrapped__)(is_typed, end)
+    if row is None:
         return NONE, NONE, NONE, NONE, NONE
-    what = _REQUEST if told.kind == "call" else _ANSWER
-    kind, status = words.kind.code(told.kind), words.status.code(told.status)
-    return what, kind, status, words.reason.code(told.reason), words.code.code(told.code)
+    role = _REQUEST if row.kind == "call" else _ANSWER
+    kind, status = strings.kind.code(row.kind), strings.status.code(row.status)
+    return role, kind, status, strings.reason.code(row.reason), strings.code.code(row.code)
 
 
 @lru_cache(_CACHE_SIZE)
 def _interpret_tail(is_typed: bool, end: bytes) -> MessageRow | None:
-    """Return what a message tells that ends so behind its body, with a type in it or without; None if nothing does."""
+    """Return the row of a message with these fields behind its body, with or without a type; None if invalid."""
     if not _is_known_tail(end):
         return None
     try:
-        (told,) = mqtt_rows.read_frame(Packet((_TYPED if is_typed else _UNTYPED) + end, False, "/x"))
+        (row,) = mqtt_rows.read_frame(Packet((_TYPED_HEAD if is_typed else _UNTYPED_HEAD) + end, False, "/x"))
     except RemoteProtocolError:
         return None
-    return told
+    return row
 
 
 def _is_known_tail(end: bytes) -> bool:
-    """Whether these are fields that say nothing of the id and the body, which may stand there twice."""
+    """Return True if the fields are neither an id nor a body; a second one would replace the first."""
     at = 0
     while at < len(end):
         tag = end[at]
@@ -135,33 +136,36 @@ def _is_known_tail(end: bytes) -> bool:
     return at == len(end)
 
 
-def _set_methods(walk: Cursor, channels: pa.Array) -> None:
-    """Say what Requests call; leave those alone that have no plain name, or are on a topic that is too long."""
-    told, rows = walk.decoded, walk["rows"]
-    is_request = walk["what"] == _REQUEST
-    types = walk.buffer.slices(*walk.span("type")).dictionary_encode()
-    topics_by_number = channels.take(pa.array(rows))
-    numbers = topics_by_number.indices.fill_null(len(topics_by_number.dictionary)).to_numpy().astype(np.int64)
-    pairs, place = np.unique(numbers * len(types.dictionary) + types.indices.to_numpy(), return_inverse=True)
-    known = [*topics_by_number.dictionary.to_pylist(), ""]
-    written = types.dictionary.to_pylist()
-    names = [_resolve_method(known[pair // len(written)], written[pair % len(written)]) for pair in pairs.tolist()]
-    words = told.strings
-    good = np.array([each is not None for each in names], np.bool_)[place]
-    usual = np.array([each is not None and each[2] for each in names], np.bool_)[place]
-    method = np.array([words.method.code(each[1] if each else None) for each in names], np.int32)[place]
-    told.is_decoded[rows] = good & (usual | ~is_request)
-    told.method[rows] = np.where(is_request, method, NONE)
-    targets = pa.array([each[0] if each else None for each in names], pa.string())
-    numbers = np.zeros(walk.buffer.count, np.int64)
-    numbers[rows] = place
-    absent = np.ones(walk.buffer.count, np.bool_)
+def _set_methods(cursor: Cursor, channels: pa.Array) -> None:
+    """Set the methods of Requests; leave rows without a readable name, or on a too long topic, to the general path."""
+    decoded, rows = cursor.decoded, cursor["rows"]
+    is_request = cursor["role"] == _REQUEST
+    types = cursor.buffer.slices(*cursor.span("type")).dictionary_encode()
+    channel_column = channels.take(pa.array(rows))
+    channel_codes = channel_column.indices.fill_null(len(channel_column.dictionary)).to_numpy().astype(np.int64)
+    pairs, index = np.unique(channel_codes * len(types.dictionary) + types.indices.to_numpy(), return_inverse=True)
+    distinct_channels = [*channel_column.dictionary.to_pylist(), ""]
+    distinct_types = types.dictionary.to_pylist()
+    width = len(distinct_types)
+    methods = [
+        _resolve_method(distinct_channels[pair // width], distinct_types[pair % width]) for pair in pairs.tolist()
+    ]
+    strings = decoded.strings
+    good = np.array([resolved is not None for resolved in methods], np.bool_)[index]
+    simple = np.array([resolved is not None and resolved[2] for resolved in methods], np.bool_)[index]
+    codes = [strings.method.code(resolved[1] if resolved else None) for resolved in methods]
+    decoded.is_decoded[rows] = good & (simple | ~is_request)
+    decoded.method[rows] = np.where(is_request, np.array(codes, np.int32)[index], NONE)
+    targets = pa.array([resolved[0] if resolved else None for resolved in methods], pa.string())
+    numbers = np.zeros(cursor.buffer.count, np.int64)
+    numbers[rows] = index
+    absent = np.ones(cursor.buffer.count, np.bool_)
     absent[rows] = ~is_request
-    told.targets.values = targets.take(pa.array(numbers, mask=absent))
+    decoded.targets.values = targets.take(pa.array(numbers, mask=absent))
 
 
 def _resolve_method(channel: str, type_url: bytes) -> tuple[str, str | None, bool] | None:
-    """Return a call's target, its method, and whether nothing more need be known of it; None if it may be refused."""
+    """Return a call's target, its method, and False if the general path must read it; None if it may be invalid."""
     if not type_url.isascii() or len(channel) > _MAX_CHANNEL_LENGTH:
         return None
     target, method = mqtt_rows.request_method(channel, type_url.decode())
@@ -169,18 +173,20 @@ def _resolve_method(channel: str, type_url: bytes) -> tuple[str, str | None, boo
 
 
 def publications(
-    slab: PayloadBuffer, channels: pa.Array, from_hub: BoolArray, sizes: Int64Array, vocabulary: StringTables
+    buffer: PayloadBuffer, channels: pa.Array, from_hub: BoolArray, sizes: Int64Array, strings: StringTables
 ) -> DecodedColumns:
-    """Tell of messages on topics that are the hub's as well; what they hold need not be looked at."""
-    told = DecodedColumns(slab, vocabulary)
-    told.is_decoded[:] = True
-    kinds = vocabulary.kind
-    told.kind[:] = np.where(from_hub, kinds.code("event"), kinds.code("publish"))
-    told.body_size[:] = sizes
-    told.ids.values = pa.nulls(slab.count, pa.string())
-    told.targets.values = channels.cast(pa.string())
-    number = vocabulary.topic.code
-    names = [None if each is None else canonical_topic(each, topics.MQTT) for each in channels.dictionary.to_pylist()]
-    table = np.array([*(number(name) for name in names), NONE], np.int32)
-    told.topic[:] = table[channels.indices.fill_null(len(names)).to_numpy()]
-    return told
+    """Decode messages on bridged topics; their payloads need not be read."""
+    decoded = DecodedColumns(buffer, strings)
+    decoded.is_decoded[:] = True
+    kinds = strings.kind
+    decoded.kind[:] = np.where(from_hub, kinds.code("event"), kinds.code("publish"))
+    decoded.body_size[:] = sizes
+    decoded.ids.values = pa.nulls(buffer.count, pa.string())
+    decoded.targets.values = channels.cast(pa.string())
+    names = [
+        None if channel is None else canonical_topic(channel, topics.MQTT)
+        for channel in channels.dictionary.to_pylist()
+    ]
+    table = np.array([*(strings.topic.code(name) for name in names), NONE], np.int32)
+    decoded.topic[:] = table[channels.indices.fill_null(len(names)).to_numpy()]
+    return decoded

@@ -1,4 +1,4 @@
-"""The plain way from a frame to what its messages tell: through the code that read and wrote it live."""
+"""General path of decoding: any frame, through the codecs and bridges that the hub itself uses."""
 
 from collections.abc import Callable, Sequence
 from typing import Final, NamedTuple
@@ -18,7 +18,7 @@ _ATTACHMENT_PROTOCOLS: Final = frozenset({"umq", "umq36"})
 
 
 class JournaledFrame(NamedTuple):
-    """What the journal says of one frame."""
+    """One frame as recorded in the journal."""
 
     protocol: str
     direction: str
@@ -30,7 +30,7 @@ class JournaledFrame(NamedTuple):
 
 
 class DecodedFrame(NamedTuple):
-    """The messages of one frame, the operation of each, and why not all of it could be read, if so."""
+    """Messages of one frame, the operation of each, and the error if the frame could not be read completely."""
 
     messages: Sequence[MessageRow]
     ops: Sequence[str | None]
@@ -38,7 +38,7 @@ class DecodedFrame(NamedTuple):
 
 
 def decode_frame(frame: JournaledFrame) -> DecodedFrame:
-    """Read one frame. Whatever its bytes are, this raises nothing."""
+    """Decode one frame; errors are returned, not raised."""
     try:
         return _decode_frame_or_raise(frame)
     except RemoteProtocolError as error:
@@ -50,21 +50,21 @@ def decode_frame(frame: JournaledFrame) -> DecodedFrame:
 def _decode_frame_or_raise(frame: JournaledFrame) -> DecodedFrame:
     payload, size = frame.payload, frame.size
     from_hub = frame.direction == OUTBOUND
-    told = _message_without_payload(frame, from_hub)
-    if told is not None:
-        return _single_message([told], frame.op)
+    row = _message_without_payload(frame, from_hub)
+    if row is not None:
+        return _single_message([row], frame.op)
     reader = _READERS.get(frame.protocol)
     if reader is None and frame.protocol != "nq":
-        raise UnreadableFrame(f"no protocol is called {frame.protocol[:40]!r}")
+        raise UnreadableFrame(f"unknown protocol {frame.protocol[:40]!r}")
     if payload is None:
         raise UnreadableFrame(PAYLOAD_OMITTED)
     if size is not None and len(payload) < size:
-        found = truncated_frames.read_truncated(
+        truncated = truncated_frames.read_truncated(
             frame.protocol, payload, frame.is_text, frame.channel or "", frame.op, from_hub=from_hub
         )
-        if found is None:
+        if truncated is None:
             raise UnreadableFrame(PAYLOAD_TRUNCATED)
-        return _single_message([found], frame.op)
+        return _single_message([truncated], frame.op)
     packet = Packet(payload, frame.is_text, frame.channel or "")
     return (
         _single_message(reader(packet, from_hub), frame.op)
@@ -74,7 +74,7 @@ def _decode_frame_or_raise(frame: JournaledFrame) -> DecodedFrame:
 
 
 def _message_without_payload(frame: JournaledFrame, from_hub: bool) -> MessageRow | None:
-    """Return what is known of a frame whatever it holds: attachments, and publications on bridged topics."""
+    """Return the row of a frame that does not depend on its payload: an attachment or a bridged publication."""
     held = None if frame.payload is None else len(frame.payload)
     size = held if frame.size is None else frame.size
     if frame.protocol in _ATTACHMENT_PROTOCOLS and not frame.is_text:
@@ -89,19 +89,19 @@ def _single_message(messages: list[MessageRow], op: str | None) -> DecodedFrame:
 
 
 def _decode_nq(packet: Packet, op: str | None, from_hub: bool) -> DecodedFrame:
-    """Read what may be several messages; those that break a rule do not keep the others from being read."""
-    found = nq_rows.read(packet)
+    """Decode a frame of one or several messages; invalid messages do not affect the others."""
+    decoded = nq_rows.read(packet)
     messages: list[MessageRow] = []
     ops: list[str | None] = []
-    fault = None
-    for message, own in zip(found, split_ops(op, len(found)), strict=True):
+    error = None
+    for message, message_op in zip(decoded, split_ops(op, len(decoded)), strict=True):
         if isinstance(message, Bad):
-            fault = fault or nq_rows.error_text(message)
+            error = error or nq_rows.error_text(message)
             continue
-        told = nq_rows.to_rows(message, from_hub=from_hub)
-        messages += told
-        ops += [own] * len(told)
-    return DecodedFrame(messages, ops, fault)
+        rows = nq_rows.to_rows(message, from_hub=from_hub)
+        messages += rows
+        ops += [message_op] * len(rows)
+    return DecodedFrame(messages, ops, error)
 
 
 _READERS: Final[dict[str, Callable[[Packet, bool], list[MessageRow]]]] = {

@@ -1,7 +1,7 @@
-"""Whether bodies are JSON, as `wire/jsontext` has it: of many at once, and of each where that does not tell.
+"""Vectorized check that bodies are valid JSON, with the same result as `wire.strict_json`.
 
-Many bodies are read as one array by the reader that the protocols use. Each is one value exactly if the array's items
-are as long as the bodies are, one by one.
+Many bodies are decoded together as one array. All of them are single values if the items of the array have the same
+lengths as the bodies; otherwise each body is checked by itself.
 """
 
 from typing import Final
@@ -16,28 +16,28 @@ from fiveways.pipeline.decode.payload_buffer import BoolArray, Int64Array, Paylo
 from fiveways.wire import strict_json
 
 GROUP_SIZE: Final = 128
-"""Bodies that are read together: one that is bad among them costs all of them a closer look."""
+"""Bodies checked together; one invalid body makes all of them be checked one by one."""
 MAX_GROUPED_BODY: Final = 200
-"""In so few bytes no number can be too long and nothing nested too deep."""
+"""Bytes; such a short body cannot contain a too long number or be nested too deeply."""
 _SPACE: Final = ord(" ")
-"""No value begins or ends with a byte that is not greater."""
+"""A JSON value begins and ends with bytes greater than this."""
 _ZERO: Final = np.uint8(ord("0"))
 _decode_raw_items: Final = msgspec.json.Decoder(list[msgspec.Raw]).decode
 _DECODE_ERRORS: Final = (msgspec.DecodeError, RecursionError)
 
 
-def valid_json(slab: PayloadBuffer, starts: Int64Array, ends: Int64Array) -> BoolArray:
-    """Tell which spans are JSON. They must be valid UTF-8, or lie in rows that are."""
+def valid_json(buffer: PayloadBuffer, starts: Int64Array, ends: Int64Array) -> BoolArray:
+    """Return which spans are JSON; they must be valid UTF-8, or lie in rows that are."""
     good = np.zeros(len(starts), np.bool_)
     sizes = ends - starts
     filled = sizes > 0
-    fitting = filled & (slab.bytes_at(starts) > _SPACE) & (slab.bytes_at(np.maximum(ends - 1, 0)) > _SPACE)
+    fitting = filled & (buffer.bytes_at(starts) > _SPACE) & (buffer.bytes_at(np.maximum(ends - 1, 0)) > _SPACE)
     rows = np.flatnonzero(fitting & (sizes <= MAX_GROUPED_BODY))
-    bodies = slab.slices(starts[rows], ends[rows])
+    bodies = buffer.slices(starts[rows], ends[rows])
     exponents = _rows_with_large_exponents(bodies)
     if len(exponents):
         rows = np.delete(rows, exponents)
-        bodies = slab.slices(starts[rows], ends[rows])
+        bodies = buffer.slices(starts[rows], ends[rows])
     fitting[rows] = False
     doubtful = [np.flatnonzero(fitting)]
     for first, is_good in enumerate(_check_groups(bodies, sizes[rows])):
@@ -49,7 +49,7 @@ def valid_json(slab: PayloadBuffer, starts: Int64Array, ends: Int64Array) -> Boo
     rest = np.concatenate(doubtful)
     if len(rest):
         rest.sort()
-        good[rest] = [_is_json(each) for each in slab.slices(starts[rest], ends[rest]).to_pylist()]
+        good[rest] = [_is_json(body) for body in buffer.slices(starts[rest], ends[rest]).to_pylist()]
     return good
 
 
@@ -58,15 +58,15 @@ def _check_groups(bodies: pa.Array, sizes: Int64Array) -> list[bool]:
     bounds = np.append(np.arange(0, count, GROUP_SIZE, dtype=np.int32), np.int32(count))
     groups = pc.binary_join(pa.ListArray.from_arrays(pa.array(bounds), bodies), b",").to_pylist()
     lengths = sizes.tolist()
-    found = []
+    valid = []
     for first, group in zip(bounds.tolist(), groups, strict=False):
         try:
             items = _decode_raw_items(b"[%b]" % group)
         except _DECODE_ERRORS:
-            found.append(False)
+            valid.append(False)
         else:
-            found.append(list(map(len, items)) == lengths[first : first + GROUP_SIZE])
-    return found
+            valid.append(list(map(len, items)) == lengths[first : first + GROUP_SIZE])
+    return valid
 
 
 def _is_json(body: bytes) -> bool:
@@ -78,9 +78,9 @@ def _is_json(body: bytes) -> bool:
 
 
 def _rows_with_large_exponents(bodies: pa.Array) -> Int64Array:
-    """Return which may hold a number with an exponent of three digits: it may be no finite double."""
-    found = PayloadBuffer(bodies)
-    data = found.data
+    """Return bodies with a possible three-digit exponent; such a number may not be a finite double."""
+    buffer = PayloadBuffer(bodies)
+    data = buffer.data
     if len(data) < len("1e100"):
         return np.zeros(0, np.int64)
     near = (data[1:] | 0x20) == ord("e")
@@ -88,6 +88,6 @@ def _rows_with_large_exponents(bodies: pa.Array) -> Int64Array:
     marks = np.flatnonzero(near) + 1
     if len(marks):
         for step in (1, 2, 3):
-            octets = found.bytes_at(marks + step)
+            octets = buffer.bytes_at(marks + step)
             marks = marks[(octets - _ZERO < 10) | (octets == ord("+"))]
-    return np.unique(np.searchsorted(found.ends, marks, side="right"))
+    return np.unique(np.searchsorted(buffer.ends, marks, side="right"))

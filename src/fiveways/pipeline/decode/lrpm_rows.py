@@ -1,4 +1,4 @@
-"""What the messages of LRPM tell, in either encoding."""
+"""Rows of LRPM messages, in both encodings."""
 
 from collections.abc import Callable
 from typing import Any, Final
@@ -19,44 +19,44 @@ STYLES: Final = message_row.naming_styles(names.LRPM, topics.LRPM)
 
 
 def read_json(packet: Packet, *, from_hub: bool) -> list[MessageRow]:
-    """Return the message of a frame in JSON."""
+    """Decode the message of a JSON frame."""
     return [to_row(lrpm.JSON_CODEC.decode(packet, DECODE_LIMITS), from_hub=from_hub)]
 
 
 def read_cbor(packet: Packet, *, from_hub: bool) -> list[MessageRow]:
-    """Return the message of a frame in CBOR."""
+    """Decode the message of a CBOR frame."""
     return [to_row(lrpm.CBOR_CODEC.decode(packet, DECODE_LIMITS), from_hub=from_hub)]
 
 
 def to_row(message: lrpm.Message, *, from_hub: bool) -> MessageRow:
-    """Return what a message tells."""
+    """Convert a message to its row."""
     return _READERS[type(message)](message, from_hub)
 
 
 def fold_procedure(uri: str) -> str | None:
-    """Return the hub's form of a procedure's name; None if it is none."""
+    """Return the folded name of a procedure; None if the name is invalid."""
     try:
-        found = bridge.parse_procedure(uri)
+        procedure = bridge.parse_procedure(uri)
     except BadName:
         return None
-    return f"{message_row.CALLBACK_PREFIX}{found.method}" if found.callback else found.method
+    return f"{message_row.CALLBACK_PREFIX}{procedure.method}" if procedure.callback else procedure.method
 
 
 def result_kind(meta: Meta) -> str:
-    """Return whether a RESULT is the end of its request, an element of it, or how it is doing."""
-    word = bridge.read_result("", lrpm.Result(0, NULL, meta), ())
-    if isinstance(word, hub.Progress):
+    """Return the kind of a RESULT: `result` if it ends its request, else `part` or `progress`."""
+    message = bridge.read_result("", lrpm.Result(0, NULL, meta), ())
+    if isinstance(message, hub.Progress):
         return "progress"
-    return "part" if isinstance(word, hub.Result) and word.stream and not word.last else "result"
+    return "part" if isinstance(message, hub.Result) and message.stream and not message.last else "result"
 
 
 def error_reason(uri: str, *, from_hub: bool) -> Reason:
-    """Return why a request failed."""
+    """Return the reason of a failure."""
     return bridge.read_error("", lrpm.Error(0, 0, uri, NULL), from_hub=from_hub).reason
 
 
 def event_kind_and_topic(meta: Meta) -> tuple[str, str | None]:
-    """Return whether an EVENT is one or ends its subscription, and the topic that it names."""
+    """Return the kind of an EVENT, `event` or `topic_closed`, and its topic."""
     kind = "topic_closed" if bridge.meta_value(meta, "closed", False) else "event"
     return kind, canonical_topic(bridge.meta_value(meta, "topic", ""), topics.LRPM)
 
@@ -86,19 +86,19 @@ def _error(message: lrpm.Error, from_hub: bool) -> MessageRow:
 
 def _event(message: lrpm.Event, _from_hub: bool) -> MessageRow:
     kind, topic = event_kind_and_topic(message.meta)
-    return MessageRow(kind, None, str(message.subscription_id), None, topic, body_size=_body_size(message.body))
+    target, size = str(message.subscription_id), _body_size(message.body)
+    return MessageRow(kind, target=target, topic=topic, body_size=size)
 
 
 def _publish(message: lrpm.Publish, _from_hub: bool) -> MessageRow:
     topic = canonical_topic(message.topic, topics.LRPM)
-    return MessageRow(
-        "publish", str(message.request_id), message.topic, None, topic, body_size=_body_size(message.body)
-    )
+    size = _body_size(message.body)
+    return MessageRow("publish", str(message.request_id), message.topic, topic=topic, body_size=size)
 
 
 def _subscribe(message: lrpm.Subscribe, _from_hub: bool) -> MessageRow:
     topic = canonical_pattern(message.topic, topics.LRPM)
-    return MessageRow("subscribe", str(message.request_id), message.topic, None, topic, body_size=0)
+    return MessageRow("subscribe", str(message.request_id), message.topic, topic=topic, body_size=0)
 
 
 def _hello(message: lrpm.Hello, from_hub: bool) -> MessageRow:

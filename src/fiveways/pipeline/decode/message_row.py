@@ -1,4 +1,4 @@
-"""What is told of one message, and the helpers that all protocols share in telling it."""
+"""Row of one message, and functions that build it for all protocols."""
 
 from functools import lru_cache
 from typing import Final, NamedTuple
@@ -16,10 +16,10 @@ _CACHE_SIZE: Final = 4096
 _UNLIMITED: Final = (1 << 31) - 1
 
 DECODE_LIMITS: Final = Limits(max_text=_UNLIMITED, max_batch=_UNLIMITED)
-"""How large a frame may be was judged by the hub that wrote it down, whose settings are not known here."""
+"""Limits of decoding; the hub that recorded a frame has already applied its own settings."""
 CALLBACK_PREFIX: Final = "callback."
 METHODS_WITH_TOPIC: Final = frozenset({"hub.publish", "hub.subscribe", "hub.close", "hub.register", "hub.unregister"})
-"""Built-in methods whose arguments name a topic, or a method."""
+"""Built-in methods whose arguments name a topic or a method."""
 
 STATUS_OF_REASON: Final[dict[Reason, str]] = {
     **{reason: "not_executed" for reason in Reason if reason.execution is Execution.NO},
@@ -28,15 +28,15 @@ STATUS_OF_REASON: Final[dict[Reason, str]] = {
     Reason.CANCELLED: "cancelled",
     Reason.RAISED: "failed",
 }
-"""How a call ended that failed for this reason."""
+"""Status of a call that failed for a reason."""
 
 
 class UnreadableFrame(FivewaysError):
-    """A frame that tells nothing; the text says why."""
+    """A frame cannot be read; the text says why."""
 
 
 class MessageRow(NamedTuple):
-    """One message. `id` is where a request and its answers meet, `target` whom or what it names, as written."""
+    """Row of one message. `id` matches a request with its responses; `target` is the name as written."""
 
     kind: str
     id: str | None = None
@@ -50,14 +50,14 @@ class MessageRow(NamedTuple):
 
 
 def result_row(identifier: str, target: str | None = None, size: int | None = None) -> MessageRow:
-    """Tell of the end of a request that was done."""
+    """Return the row of a successful end of a request."""
     return MessageRow("result", identifier, target, status="result", body_size=size)
 
 
 def failure_row(
     identifier: str, reason: Reason, code: str | None, target: str | None = None, size: int | None = None
 ) -> MessageRow:
-    """Tell of the end of a request that failed."""
+    """Return the row of a failed end of a request."""
     return MessageRow(
         "failure", identifier, target, None, None, STATUS_OF_REASON[reason], reason.value, code or None, size
     )
@@ -71,7 +71,7 @@ def call_row(
     styles: builtin_methods.Styles,
     size: int | None,
 ) -> MessageRow:
-    """Tell of a request to run something; `method` is its folded name, None where it has none."""
+    """Return the row of a call; `method` is its folded name, None if it has none."""
     if method is not None and method.startswith(CALLBACK_PREFIX):
         return MessageRow("callback", identifier, written, body_size=size)
     topic = topic_argument(method, body, styles) if method in METHODS_WITH_TOPIC and body is not None else None
@@ -79,7 +79,7 @@ def call_row(
 
 
 def fold_or_none(name: str, style: NameStyle) -> str | None:
-    """Return the hub's form of a method's name; None if it is none."""
+    """Return the folded name of a method; None if the name is invalid."""
     try:
         return fold(name, style)
     except BadName:
@@ -87,51 +87,51 @@ def fold_or_none(name: str, style: NameStyle) -> str | None:
 
 
 def naming_styles(names: NameStyle, style: TopicStyle) -> builtin_methods.Styles:
-    """Return how a protocol writes things, where nobody asks how a subscription is called."""
-    return builtin_methods.Styles(names, style, lambda _given, _written: "")
+    """Return the naming styles of a protocol; subscriptions need no names here."""
+    return builtin_methods.Styles(names, style, lambda _pattern, _written: "")
 
 
 def topic_argument(method: str | None, body: Payload, styles: builtin_methods.Styles) -> str | None:
-    """Return the topic, pattern or method that a call of a built-in is about; None if it cannot be read.
+    """Return the topic, pattern or method that a call of a built-in method names; None if it cannot be read.
 
-    A route has a point behind it.
+    A route ends with a dot.
     """
     try:
-        word = builtin_methods.message_from_call("", method or "", body, styles)
-        match word:
+        message = builtin_methods.message_from_call("", method or "", body, styles)
+        match message:
             case Publish() | CloseTopic():
-                return topics.spell(word.topic, topics.LRPM)
+                return topics.spell(message.topic, topics.LRPM)
             case Subscribe():
-                return topics.spell_pattern(word.pattern, topics.LRPM)
+                return topics.spell_pattern(message.pattern, topics.LRPM)
             case Register() | Unregister():
-                return f"{word.method}." if word.route else word.method
+                return f"{message.method}." if message.route else message.method
             case _:
                 return None
     except FivewaysError:
         return None
 
 
-def canonical_topic(written: str, style: TopicStyle) -> str | None:
-    """Return a topic in the one spelling that all protocols share here; None if it is none."""
-    return _canonical_topic_cached(written, style) if len(written) <= _CACHE_SIZE else None
+def canonical_topic(text: str, style: TopicStyle) -> str | None:
+    """Return a topic in the spelling that the tables use for all protocols; None if it is invalid."""
+    return _canonical_topic_cached(text, style) if len(text) <= _CACHE_SIZE else None
 
 
 @lru_cache(_CACHE_SIZE)
-def _canonical_topic_cached(written: str, style: TopicStyle) -> str | None:
+def _canonical_topic_cached(text: str, style: TopicStyle) -> str | None:
     try:
-        return topics.spell(topics.parse(written, style), topics.LRPM)
+        return topics.spell(topics.parse(text, style), topics.LRPM)
     except FivewaysError:
         return None
 
 
-def canonical_pattern(written: str, style: TopicStyle) -> str | None:
-    """Return a pattern in that spelling; None if it is none, or has none there."""
+def canonical_pattern(text: str, style: TopicStyle) -> str | None:
+    """Return a pattern in the spelling of the tables; None if it is invalid or cannot be spelled there."""
     try:
-        return topics.spell_pattern(topics.parse_pattern(written, style), topics.LRPM)
+        return topics.spell_pattern(topics.parse_pattern(text, style), topics.LRPM)
     except FivewaysError:
         return None
 
 
 def utf8_size(text: str) -> int:
-    """Return how many bytes a text takes on the wire."""
+    """Return the size of a text in UTF-8."""
     return len(text) if text.isascii() else len(text.encode(errors="replace"))

@@ -1,4 +1,4 @@
-"""What the messages of RPC over MQTT tell, and what is published on a bridged topic."""
+"""Rows of RPC over MQTT, and of publications on bridged topics."""
 
 from functools import lru_cache
 from typing import Final
@@ -17,7 +17,7 @@ _CACHE_SIZE: Final = 4096
 
 
 def read_frame(packet: Packet) -> list[MessageRow]:
-    """Return the message of a frame."""
+    """Decode the message of a frame."""
     frame = parse_frame(packet, DECODE_LIMITS)
     message = mqtt.message_from_frame(frame, pending=False)
     if isinstance(message, mqtt.Request):
@@ -27,7 +27,7 @@ def read_frame(packet: Packet) -> list[MessageRow]:
     if isinstance(message, mqtt.ErrorResponse):
         reason = bridge.parse_error_response(message, "").reason
         return [message_row.failure_row(identifier, reason, str(message.code), None, size)]
-    # Where nothing is said of an end there is but one answer, as others write it.
+    # A bare response has no end-of-stream field and is the only one to its request.
     if message.eos or frame.shape is BARE:
         return [message_row.result_row(identifier, None, size)]
     return [MessageRow("part", identifier, body_size=size)]
@@ -36,7 +36,7 @@ def read_frame(packet: Packet) -> list[MessageRow]:
 def _request(message: mqtt.Request) -> MessageRow:
     identifier, value = str(message.correlation_id), message.value or b""
     if not message.type_url:
-        # The bare end of a stream, or an element whose type was told before.
+        # The bare end of a stream, or an element after the first, which had the type.
         return MessageRow("call_part", identifier, body_size=len(value))
     target, method = request_method(message.topic, message.type_url)
     if method in message_row.METHODS_WITH_TOPIC:
@@ -46,7 +46,7 @@ def _request(message: mqtt.Request) -> MessageRow:
 
 
 def request_method(topic: str, type_url: str) -> tuple[str, str | None]:
-    """Return what a Request calls as it is written, a topic and a type, and its folded name, None if it has none."""
+    """Return the target of a Request, a topic and a type, and its folded method; None if it has none."""
     return (
         _request_method_cached(topic, type_url)
         if len(topic) + len(type_url) <= _CACHE_SIZE
@@ -64,7 +64,7 @@ def _request_method_cached(topic: str, type_url: str) -> tuple[str, str | None]:
 
 
 def publication_row(channel: str | None, size: int | None, *, from_hub: bool) -> MessageRow:
-    """Tell of a message on a topic that is the hub's as well."""
+    """Return the row of a message on a bridged topic."""
     kind = "event" if from_hub else "publish"
     topic = canonical_topic(channel, topics.MQTT) if channel else None
-    return MessageRow(kind, None, channel, None, topic, body_size=size)
+    return MessageRow(kind, target=channel, topic=topic, body_size=size)

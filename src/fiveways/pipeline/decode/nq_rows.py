@@ -1,4 +1,4 @@
-"""What the messages of NQ tell. A frame may hold several, and one may be about several requests: a row for each."""
+"""Rows of NQ messages. A frame may contain several messages, and one message may concern several requests."""
 
 from collections.abc import Callable, Iterator
 from typing import Any, Final
@@ -19,22 +19,22 @@ STYLES: Final = message_row.naming_styles(names.NQ, topics.NQ)
 
 
 def read(packet: Packet) -> list[nq.Message]:
-    """Return the messages of a frame, those that break a rule among them."""
+    """Decode the messages of a frame, including invalid ones."""
     return nq.decode(packet, DECODE_LIMITS)
 
 
 def to_rows(message: nq.Message, *, from_hub: bool) -> list[MessageRow]:
-    """Return what a message tells of each request that it is about."""
+    """Convert a message to rows, one for each request that it concerns."""
     return list(_READERS[type(message)](message, from_hub))
 
 
 def fold_target(target: str) -> str | None:
-    """Return the hub's form of a target's name; None if it is none."""
+    """Return the folded name of a target; None if the name is invalid."""
     return message_row.fold_or_none(target, names.NQ) if target else None
 
 
 def error_text(bad: nq.Bad) -> str:
-    """Return what is wrong with a message."""
+    """Return the error text of an invalid message."""
     return f"{bad.text} [{bad.rule}]"
 
 
@@ -44,9 +44,9 @@ def _body_size(body: Payload | None) -> int:
 
 def _request(message: nq.Request, from_hub: bool) -> Iterator[MessageRow]:
     target, size = message.t, _body_size(message.d)
-    # What a caller's own key `topic` says never comes out of the hub again, so this one is the hub's.
+    # The hub never forwards a caller's own key `topic`, so in its requests the key is from the hub itself.
     if from_hub and message.extra is not None and "topic" in message.extra:
-        yield MessageRow("event", message.r, target, None, _event_topic(message.extra), body_size=size)
+        yield MessageRow("event", message.r, target, topic=_event_topic(message.extra), body_size=size)
     elif from_hub and target == bridge.CLOSED_TARGET:
         yield MessageRow("topic_closed", message.r, target, body_size=size)
     else:
@@ -54,8 +54,8 @@ def _request(message: nq.Request, from_hub: bool) -> Iterator[MessageRow]:
 
 
 def _call(target: str, r: str, body: Payload | None) -> MessageRow:
-    told = message_row.call_row(r, target, fold_target(target), body or NULL, STYLES, _body_size(body))
-    return told if target else told._replace(target=None)
+    row = message_row.call_row(r, target, fold_target(target), body or NULL, STYLES, _body_size(body))
+    return row if target else row._replace(target=None)
 
 
 def _request_part(message: nq.RequestPart, _from_hub: bool) -> Iterator[MessageRow]:
@@ -100,38 +100,38 @@ def _failure(r: str, a: str, error: ErrorObject, body: Payload | None) -> Messag
 
 
 def _request_rows(kind: str) -> Callable[[Any, bool], Iterator[MessageRow]]:
-    """Return how to tell of a message on the backchannel `a` of request `i`."""
+    """Return a reader for messages with request `i` and backchannel `a`."""
 
-    def told(message: Any, _from_hub: bool) -> Iterator[MessageRow]:  # noqa: ANN401  any with a and i
+    def rows(message: Any, _from_hub: bool) -> Iterator[MessageRow]:  # noqa: ANN401  any with a and i
         for r in message.i:
             yield MessageRow(kind, r, message.a or None, body_size=_body_size(getattr(message, "d", None)))
 
-    return told
+    return rows
 
 
 def _backchannel_rows(kind: str) -> Callable[[Any, bool], Iterator[MessageRow]]:
-    """Return how to tell of a message that names the backchannel `i` of a request, which its answers have as target."""
+    """Return a reader for messages with backchannel `i`, which the request's answers have as target."""
 
-    def told(message: Any, _from_hub: bool) -> Iterator[MessageRow]:  # noqa: ANN401  any with i
+    def rows(message: Any, _from_hub: bool) -> Iterator[MessageRow]:  # noqa: ANN401  any with i
         for a in message.i:
             yield MessageRow(kind, None, a, body_size=_body_size(getattr(message, "d", None)))
 
-    return told
+    return rows
 
 
 def _part_rows(kind: str) -> Callable[[Any, bool], Iterator[MessageRow]]:
-    """Return how to tell of a message about parts: with `a` they are those of request `i`, else of its answer."""
-    said, back = _request_rows(kind), _backchannel_rows(kind)
-    return lambda message, from_hub: (said if message.a else back)(message, from_hub)
+    """Return a reader for messages about parts: with `a` those of request `i`, else those of its answer."""
+    of_request, of_answer = _request_rows(kind), _backchannel_rows(kind)
+    return lambda message, from_hub: (of_request if message.a else of_answer)(message, from_hub)
 
 
 def _cancel(message: nq.CancelRequest, _from_hub: bool) -> Iterator[MessageRow]:
-    for each in message.i:
-        # Before acceptance the request is named, after it its backchannel.
+    for identifier in message.i:
+        # A request is named by its id before acceptance, by its backchannel after it.
         yield (
-            MessageRow("cancel", each, message.t, body_size=0)
+            MessageRow("cancel", identifier, message.t, body_size=0)
             if message.t
-            else MessageRow("cancel", None, each, body_size=0)
+            else MessageRow("cancel", None, identifier, body_size=0)
         )
 
 

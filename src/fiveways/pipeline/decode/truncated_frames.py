@@ -1,6 +1,6 @@
-"""What the beginning of a frame still tells, where the journal's policy has cut off the rest.
+"""Partial decoding of frames of which the journal stores only the beginning.
 
-What stands at the end of a frame is not known then: an element of a streamed answer counts as the answer.
+Fields at the end of a frame are unknown then: an element of a streamed result counts as the result.
 """
 
 import json
@@ -39,25 +39,25 @@ _decode_json_prefix: Final = json.JSONDecoder(parse_float=str).raw_decode
 def read_truncated(
     protocol: str, payload: bytes, is_text: bool, channel: str, op: str | None, *, from_hub: bool
 ) -> MessageRow | None:
-    """Return what is known of a frame that was cut; None if that is nothing."""
+    """Return the row of a truncated frame as far as it is known; None if nothing is known."""
     try:
         if protocol == "mqtt-rpc":
-            found = None if is_text else _mqtt(payload, channel)
+            row = None if is_text else _mqtt(payload, channel)
         elif protocol == "lrpm-cbor":
-            found = None if is_text else _lrpm(_complete_cbor_items(payload), from_hub)
+            row = None if is_text else _lrpm(_complete_cbor_items(payload), from_hub)
         else:
             text = _decode_text(payload) if is_text else None
-            found = None if text is None else _TEXT_READERS[protocol](text, from_hub, op)
+            row = None if text is None else _TEXT_READERS[protocol](text, from_hub, op)
     except (RemoteProtocolError, Malformed, ValueError, RecursionError):
         return None
-    return None if found is None else found._replace(body_size=None)
+    return None if row is None else row._replace(body_size=None)
 
 
 def _decode_text(payload: bytes) -> str | None:
     try:
         return payload.decode()
     except UnicodeDecodeError as exc:
-        # The knife may have gone through a character.
+        # The cut may be in the middle of a character.
         return payload[: exc.start].decode() if exc.start >= len(payload) - 3 and exc.end == len(payload) else None
 
 
@@ -67,10 +67,10 @@ def _umq(text: str, from_hub: bool, _op: str | None) -> MessageRow | None:
         head, line, rest = rest.partition("\n")
     if not line or (head[:1] in _FAILURES and not _has_complete_code(rest)):
         return None
-    (found,) = umq_rows.read_umq(Packet(text.encode()), from_hub=from_hub)
+    (row,) = umq_rows.read_umq(Packet(text.encode()), from_hub=from_hub)
     if (head[0] in _CALLS and "\n" not in rest) or head[0] == "?":
-        return found._replace(kind=_kind_without_name(found.kind), target=None, method=None, topic=None)
-    return found._replace(topic=None)
+        return row._replace(kind=_kind_without_name(row.kind), target=None, method=None, topic=None)
+    return row._replace(topic=None)
 
 
 def _umq36(text: str, from_hub: bool, _op: str | None) -> MessageRow | None:
@@ -81,30 +81,30 @@ def _umq36(text: str, from_hub: bool, _op: str | None) -> MessageRow | None:
         return None
     if head[:1] == "X":
         return MessageRow("unset")
-    (found,) = umq_rows.read36(Packet(text.encode()), from_hub=from_hub)
-    if found.kind != "call" or found.target is not None:
-        return found._replace(topic=None)
+    (row,) = umq_rows.read36(Packet(text.encode()), from_hub=from_hub)
+    if row.kind != "call" or row.target is not None:
+        return row._replace(topic=None)
     name = _NAME.match(rest)
-    if name is None or found.id is None:
-        return found
+    if name is None or row.id is None:
+        return row
     written = json.loads(name[0][1:])
     return message_row.call_row(
-        found.id, written, message_row.fold_or_none(written, names.UMQ36), None, umq_rows.STYLES36, None
+        row.id, written, message_row.fold_or_none(written, names.UMQ36), None, umq_rows.STYLES36, None
     )
 
 
 def _kind_without_name(kind: str) -> str:
-    """Return the kind of a request whose name is not known: of a callback alone the letter tells that it is one."""
+    """Return the kind of a request whose name is unknown; only a callback is recognised by its letter."""
     return kind if kind == "discover" else "call" if kind == "call" else "callback"
 
 
 def _has_complete_code(text: str) -> bool:
-    """Whether a failure's code, if it has one, stands there as a whole."""
+    """Return True if a failure's code is complete or absent."""
     return " " in text[: _MAX_CODE_LENGTH + 1] or len(text) > _MAX_CODE_LENGTH or not text.isdigit()
 
 
 def _complete_json_items(text: str) -> Iterator[object]:
-    """Give the items of an array that are there as a whole, each known to be so by the comma behind it."""
+    """Yield the complete items of an array; an item is complete if a comma follows it."""
     at = _match_end(_SPACE, text, 0)
     if text[at : at + 1] != "[":
         return
@@ -120,12 +120,12 @@ def _complete_json_items(text: str) -> Iterator[object]:
 
 
 def _match_end(pattern: re.Pattern[str], text: str, at: int) -> int:
-    found = pattern.match(text, at)
-    return at if found is None else found.end()
+    matched = pattern.match(text, at)
+    return at if matched is None else matched.end()
 
 
 def _complete_cbor_items(raw: bytes) -> Iterator[object]:
-    """Give the items of an array that are there as a whole."""
+    """Yield the complete items of an array."""
     major, _, at = cbor_scan.read_head(raw, 0)
     if major != cbor_scan.ARRAY:
         return
@@ -140,14 +140,14 @@ def _complete_cbor_items(raw: bytes) -> Iterator[object]:
 
 
 def _lrpm(items: Iterator[object], from_hub: bool) -> MessageRow | None:
-    found = list(items)
-    if not found:
+    values = list(items)
+    if not values:
         return None
-    kind = resolve_kind(found[0], NO_KIND_NAMES)
+    kind = resolve_kind(values[0], NO_KIND_NAMES)
     if kind in APPLICATION_KINDS:
         return MessageRow("other", target=str(kind))
     fields: list[Any] = []
-    for field, item in zip(FIELDS_BY_KIND[kind], found[1:], strict=False):
+    for field, item in zip(FIELDS_BY_KIND[kind], values[1:], strict=False):
         if field in (Field.BODY, Field.META):
             break
         fields.append(_FIELD_READERS[field](item))
@@ -156,13 +156,13 @@ def _lrpm(items: Iterator[object], from_hub: bool) -> MessageRow | None:
         return None
     if rest[0] is Field.BODY:
         fields.append(NULL)
-    told = lrpm_rows.to_row(lrpm.MESSAGES_BY_KIND[kind](*fields), from_hub=from_hub)
-    return told._replace(topic=None) if told.kind == "call" else told
+    row = lrpm_rows.to_row(lrpm.MESSAGES_BY_KIND[kind](*fields), from_hub=from_hub)
+    return row._replace(topic=None) if row.kind == "call" else row
 
 
 def _check_uri(item: object) -> str:
     if not isinstance(item, str):
-        raise ValueError("no uri")  # noqa: TRY004  as all that is wrong here
+        raise ValueError("not a URI")  # noqa: TRY004  like all other errors of reading
     return item
 
 
@@ -174,29 +174,29 @@ _FIELD_READERS: Final[dict[Field, Callable[[object], object]]] = {
 
 
 def _nq(text: str, from_hub: bool, op: str | None) -> MessageRow | None:
-    """Tell of a single object; how many messages the rest of an array held nobody knows."""
-    whole, begun = _complete_pairs(text)
-    # An error that is not there as a whole may mean anything.
-    if "e" in whole or begun == "e":
+    """Return the row of a single object; messages in the rest of an array are unknown."""
+    pairs, incomplete_key = _complete_pairs(text)
+    # An incomplete error object may mean anything.
+    if "e" in pairs or incomplete_key == "e":
         return None
-    target, r, a, i = (whole.get(key) for key in "trai")
+    target, r, a, i = (pairs.get(key) for key in "trai")
     message: nq.Message
     if isinstance(r, str | int):
-        if isinstance(whole.get("n"), int) and whole["n"] > 1:
+        if isinstance(pairs.get("n"), int) and pairs["n"] > 1:
             return MessageRow("call_part", str(r), str(target) if target else None)
         if from_hub and (op or "").startswith("p"):
             return MessageRow("event", str(r), str(target))
         message = nq.Request(str(target or ""), str(r))
-    elif isinstance(a, str | int) and isinstance(i, str | int) and (begun == "d" or "d" in whole):
+    elif isinstance(a, str | int) and isinstance(i, str | int) and (incomplete_key == "d" or "d" in pairs):
         message = nq.Answer(str(a), (str(i),), NULL)
     else:
         return None
-    (told,) = nq_rows.to_rows(message, from_hub=from_hub)
-    return told._replace(topic=None)
+    (row,) = nq_rows.to_rows(message, from_hub=from_hub)
+    return row._replace(topic=None)
 
 
 def _complete_pairs(text: str) -> tuple[dict[str, Any], str]:
-    """Return the pairs of an object that are there as a whole, and the key of the one that is not."""
+    """Return the complete pairs of an object, and the key of the incomplete one."""
     pairs: dict[str, Any] = {}
     at = _match_end(_SPACE, text, 0)
     if text[at : at + 1] != "{":
@@ -219,7 +219,7 @@ def _complete_pairs(text: str) -> tuple[dict[str, Any], str]:
 
 
 def _mqtt(data: bytes, channel: str) -> MessageRow | None:
-    """Tell by the fields that stand before the knife: the id first, then the body, whose type only a Request has."""
+    """Return the row from the fields before the cut: the id, then the body, in which only a Request has a type."""
     number: int | None = None
     at, has_body = 0, False
     while at < len(data):
@@ -242,7 +242,7 @@ def _mqtt(data: bytes, channel: str) -> MessageRow | None:
 
 
 def _complete_type_url(body: bytes) -> str | None:
-    """Return the type of a body of which the beginning is known; None if it is not there as a whole."""
+    """Return the type of a truncated body; None if the type is incomplete."""
     if body[:1] != b"\x0a":
         return "" if body[:1] == b"\x12" else None
     size, at = _varint(body, 1)
@@ -255,7 +255,7 @@ def _varint(data: bytes, at: int) -> tuple[int, int]:
         number |= (byte & 0x7F) << 7 * shift
         if byte <= 0x7F:
             return number, at + shift + 1
-    raise ValueError("a number is cut")
+    raise ValueError("a varint is truncated")
 
 
 _TEXT_READERS: Final[dict[str, Callable[[str, bool, str | None], MessageRow | None]]] = {

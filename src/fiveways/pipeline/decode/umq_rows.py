@@ -1,4 +1,4 @@
-"""What the messages of both dialects of UMQ tell."""
+"""Rows of UMQ 1.0.0 and UMQ36 messages."""
 
 import re
 from collections.abc import Callable
@@ -25,25 +25,25 @@ _BLANKS: Final = " \t\n\r"
 
 
 def read_umq(packet: Packet, *, from_hub: bool) -> list[MessageRow]:
-    """Return the message of a frame of UMQ 1.0.0."""
+    """Decode the message of a UMQ 1.0.0 frame."""
     message = umq1.decode(packet, DECODE_LIMITS)
     return [_UMQ_READERS[type(message)](message, from_hub)]
 
 
 def read36(packet: Packet, *, from_hub: bool) -> list[MessageRow]:
-    """Return the message of a frame of UMQ36."""
+    """Decode the message of a UMQ36 frame."""
     message = umq36.decode(packet, DECODE_LIMITS)
     return [_UMQ36_READERS[type(message)](message, from_hub)]
 
 
 def umq_reason(text: str, letter: str, *, from_hub: bool) -> tuple[Reason, str | None]:
-    """Return what `E` or `!` says in UMQ 1.0.0, and its code: of a callee's own `E` nothing but that it ran."""
+    """Return the reason and code of an `E` or `!` in UMQ 1.0.0; for a callee's own `E` the reason is RAISED."""
     codes = bridge1.NOT_RUN if letter == "!" else bridge1.MAYBE_RUN
     return _read_reason(text, letter, codes, from_hub)
 
 
 def umq36_reason(text: str, letter: str, *, from_hub: bool) -> tuple[Reason, str | None]:
-    """Return the same in UMQ36."""
+    """Return the reason and code of an `E` or `!` in UMQ36; for a callee's own `E` the reason is RAISED."""
     codes = bridge36.NOT_RUN if letter == "!" else bridge36.CODES
     return _read_reason(text, letter, codes, from_hub)
 
@@ -53,12 +53,12 @@ def _read_reason(text: str, letter: str, codes: dict[Reason, int], from_hub: boo
     code = text[: -len(rest) - 1] if len(rest) < len(text) else None
     if letter == "!":
         return reason or Reason.UNAVAILABLE, code
-    # Only a hub's codes mean something: a callee may raise any text it likes.
+    # Only the hub's codes have a meaning: a callee may raise any text.
     return (reason, code) if reason is not None and from_hub else (Reason.RAISED, None)
 
 
 def session_error_code(text: str) -> str | None:
-    """Return the code of what ends a session."""
+    """Return the code of an error that ends a session."""
     code, blank, _ = text.partition(" ")
     return code if blank and code.isascii() and code.isdigit() and len(code) <= 9 else None
 
@@ -72,15 +72,15 @@ def _umq_call(message: umq1.Call, _from_hub: bool) -> MessageRow:
 def _umq36_call(message: umq36.Call, _from_hub: bool) -> MessageRow:
     payload = message.payload
     try:
-        found = bridge36.read_call(payload)
+        call = bridge36.read_call(payload)
     except BadArguments:
-        found = None
-    if found is None:
+        call = None
+    if call is None:
         return MessageRow("call", message.id, body_size=utf8_size(payload))
-    written, body = found
+    written, body = call
     head = _NAME.match(payload)
-    assert head is not None  # noqa: S101  an array that begins with a string does so
-    # The arguments as they stand there, however many.
+    assert head is not None  # noqa: S101  true for an array that begins with a string
+    # The size of all arguments as they are written.
     size = utf8_size(payload[head.end() : -1].strip(_BLANKS))
     return message_row.call_row(
         message.id, written, message_row.fold_or_none(written, names.UMQ36), body, STYLES36, size

@@ -1,6 +1,7 @@
-"""Matching within one segment: from its messages to one row for each operation, and from such rows to calls.
+"""Matching of requests and responses: one row per operation of a segment, and calls from complete rows.
 
-What one segment cannot know is put together by `silver.calls`, with `merged`, and by `silver.orphans`.
+Operations with messages in several segments are merged by `silver.calls`, with `merge_partial_calls`, and checked for
+missing requests by `silver.orphans`.
 """
 
 import numpy as np
@@ -19,9 +20,9 @@ __all__ = ["MERGED_CALLS", "PARTIAL_CALLS", "build_calls", "build_orphans", "mer
 
 
 def pair_messages(messages: pa.Table) -> pa.Table:
-    """Return one row for each operation that has a message here; where none is known, for each use of an identifier.
+    """Return one row per operation of a segment; without an operation id, one per use of an identifier.
 
-    The columns are those of `PIECES`; texts of few values may be in dictionaries, as they are in `messages`.
+    The columns are those of `PARTIAL_CALLS`; text columns may be dictionary-encoded, as in `messages`.
     """
     columns = MessageColumns(messages)
     role = roles.message_roles(
@@ -48,8 +49,8 @@ def pair_messages(messages: pa.Table) -> pa.Table:
 def _matched_by_operation(columns: MessageColumns, rows: Int64Array, role: Int64Array) -> BoolArray:
     """Return which messages are matched by their operation.
 
-    A publication is one operation for all its subscribers, so that it tells none of their answers from another's: what
-    passes between hub and subscriber is matched by identifiers.
+    A publication is one operation for all its subscribers and does not tell their responses apart. Messages between hub
+    and subscriber are therefore matched by identifier.
     """
     ops = columns.dictionary("op")
     known = ops.codes[rows] >= 0
@@ -60,9 +61,9 @@ def _matched_by_operation(columns: MessageColumns, rows: Int64Array, role: Int64
 
 
 def _drop_unkeyed(columns: MessageColumns, rows: Int64Array, role: Int64Array) -> tuple[Int64Array, Int64Array]:
-    """Leave out what has neither operation nor identifier, as has a cancellation in NQ that names a backchannel only.
+    """Drop messages with neither operation nor identifier, such as an NQ cancellation that names only a backchannel.
 
-    Requests and answers stay: they are calls and orphans whatever they lack.
+    Requests and final responses stay: they are calls and orphans in any case.
     """
     known = (columns.dictionary("id").codes[rows] >= 0) | roles.OPENING[role] | roles.FINAL[role]
     return rows[known], role[known]

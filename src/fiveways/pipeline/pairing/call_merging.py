@@ -1,4 +1,4 @@
-"""Pieces of several segments put together: taken apart into messages, and matched like those of one."""
+"""Merging of partial calls from several segments: they are expanded into messages and matched again."""
 
 from typing import Final
 
@@ -29,14 +29,14 @@ _MESSAGE_FIELDS: Final = [
 ]
 _SCHEMA: Final = pa.schema([("piece", pa.int64()), ("role", pa.int64()), *_MESSAGE_FIELDS])
 _COUNTED_ROLES: Final = (roles.PART, roles.PROGRESS, roles.OTHER_IN, roles.OTHER_OUT)
-"""Roles whose first message no column tells."""
+"""Roles of which partial calls have only a count."""
 
 
-def merge_partial_calls(pieces: pa.Table) -> pa.Table:
-    """Return one row for each operation, or use of an identifier, from all pieces of all that is in them."""
-    told = _expand_messages(pieces)
-    columns = MessageColumns(told)
-    role, rows = columns.int64("role"), columns.sorted_by_seq(np.arange(len(told)))
+def merge_partial_calls(partial_calls: pa.Table) -> pa.Table:
+    """Return one row per operation or use of an identifier, from the partial calls of all segments."""
+    messages = _expand_messages(partial_calls)
+    columns = MessageColumns(messages)
+    role, rows = columns.int64("role"), columns.sorted_by_seq(np.arange(len(messages)))
     has_op = columns.array("op").is_valid().to_numpy(zero_copy_only=False)[rows]
     tables = [MERGED_CALLS.empty_table()]
     if has_op.any():
@@ -50,7 +50,7 @@ def merge_partial_calls(pieces: pa.Table) -> pa.Table:
 
 
 def _number_keys(columns: MessageColumns, rows: Int64Array) -> tuple[Int64Array, int]:
-    """Number the keys of messages without an operation."""
+    """Number the keys of messages without an operation id."""
     key, bound = np.zeros(len(rows), np.int64), 1
     for name in _KEY:
         coded = columns.dictionary(name)
@@ -59,46 +59,47 @@ def _number_keys(columns: MessageColumns, rows: Int64Array) -> tuple[Int64Array,
     return key, bound
 
 
-def _expand_messages(pieces: pa.Table) -> pa.Table:
-    """Return the messages of pieces; where columns have only their number, so many that are alike."""
-    has_op = pieces["op"].is_valid().to_numpy()
-    counts = {role: pieces[name].to_numpy() for name, role in COUNT_COLUMNS.items()}
-    tables = [_listed_messages(pieces)]
-    for role, (prefix, further) in FIRST_MESSAGE_COLUMNS.items():
+def _expand_messages(partial_calls: pa.Table) -> pa.Table:
+    """Return the messages of partial calls; a column with a count becomes that number of equal messages."""
+    has_op = partial_calls["op"].is_valid().to_numpy()
+    counts = {role: partial_calls[name].to_numpy() for name, role in COUNT_COLUMNS.items()}
+    tables = [_listed_messages(partial_calls)]
+    for role, (prefix, columns) in FIRST_MESSAGE_COLUMNS.items():
         sources = {name: f"{prefix}_{name}" for name in (*POSITION_COLUMNS, "target")}
-        sources |= {source: name for name, source in further.items()}
-        # Of an operation, requests are told one by one; of all else the first is as good as any.
-        alike = has_op & (role != roles.ATTEMPT)
-        times = np.where(alike, counts.get(role, 1), 1) * pieces[f"{prefix}_at"].is_valid().to_numpy()
-        tables.append(_repeat_messages(pieces, role, times, sources))
-    tables += [_repeat_messages(pieces, role, counts[role] * has_op, {}) for role in _COUNTED_ROLES]
-    told = pa.concat_tables(tables).combine_chunks()
+        sources |= {source: name for name, source in columns.items()}
+        # With an operation id, repeated requests are listed one by one; copies of the first stand for the others.
+        is_counted = has_op & (role != roles.ATTEMPT)
+        times = np.where(is_counted, counts.get(role, 1), 1) * partial_calls[f"{prefix}_at"].is_valid().to_numpy()
+        tables.append(_repeat_messages(partial_calls, role, times, sources))
+    tables += [_repeat_messages(partial_calls, role, counts[role] * has_op, {}) for role in _COUNTED_ROLES]
+    messages = pa.concat_tables(tables).combine_chunks()
     for name in _KEY:
-        told = told.append_column(name, pieces[name].take(told["piece"]))
-    # The scope knows it of answers too, whose protocol has no column.
-    is_nq = pc.or_(*(pc.fill_null(pc.starts_with(told["scope"], f"{name} "), False) for name in grouping.NQ_SCOPES))
-    protocol = pc.if_else(is_nq, grouping.NQ, told["protocol"])
-    return told.set_column(told.schema.get_field_index("protocol"), "protocol", protocol)
+        messages = messages.append_column(name, partial_calls[name].take(messages["piece"]))
+    # Responses have no protocol column; their scope identifies NQ.
+    is_nq = pc.or_(*(pc.fill_null(pc.starts_with(messages["scope"], f"{name} "), False) for name in grouping.NQ_SCOPES))
+    protocol = pc.if_else(is_nq, grouping.NQ, messages["protocol"])
+    return messages.set_column(messages.schema.get_field_index("protocol"), "protocol", protocol)
 
 
-def _repeat_messages(pieces: pa.Table, role: int, times: Int64Array, sources: dict[str, str]) -> pa.Table:
-    """Return one message of each piece, so many times, from the columns that it has there."""
-    which = np.repeat(np.arange(len(pieces)), times)
-    made = [pa.array(which), pa.array(np.full(len(which), role))]
+def _repeat_messages(partial_calls: pa.Table, role: int, times: Int64Array, sources: dict[str, str]) -> pa.Table:
+    """Return the message of a role in each partial call, repeated, with the fields for which it has a column."""
+    indexes = np.repeat(np.arange(len(partial_calls)), times)
+    arrays = [pa.array(indexes), pa.array(np.full(len(indexes), role))]
     for field in _MESSAGE_FIELDS:
         if field.name in sources:
-            made.append(pieces[sources[field.name]].take(pa.array(which)).combine_chunks())
+            arrays.append(partial_calls[sources[field.name]].take(pa.array(indexes)).combine_chunks())
         elif field.name in POSITION_COLUMNS:
-            made.append(pa.array(np.zeros(len(which), np.int64)).cast(field.type))  # nobody asks for it
+            arrays.append(pa.array(np.zeros(len(indexes), np.int64)).cast(field.type))  # unused for counted messages
         else:
-            made.append(pa.nulls(len(which), field.type))
-    return pa.table(made, schema=_SCHEMA)
+            arrays.append(pa.nulls(len(indexes), field.type))
+    return pa.table(arrays, schema=_SCHEMA)
 
 
-def _listed_messages(pieces: pa.Table) -> pa.Table:
-    """Return the messages that are told one by one."""
-    lists = pieces["more"].combine_chunks()
-    each = pc.list_flatten(lists)
-    role = pc.index_in(pc.struct_field(each, "what"), pa.array(roles.ROLE_NAMES)).cast(pa.int64())
-    which = pc.list_parent_indices(lists).cast(pa.int64())
-    return pa.table([which, role, *(pc.struct_field(each, field.name) for field in _MESSAGE_FIELDS)], schema=_SCHEMA)
+def _listed_messages(partial_calls: pa.Table) -> pa.Table:
+    """Return the messages that partial calls list one by one."""
+    lists = partial_calls["more"].combine_chunks()
+    messages = pc.list_flatten(lists)
+    role = pc.index_in(pc.struct_field(messages, "what"), pa.array(roles.ROLE_NAMES)).cast(pa.int64())
+    indexes = pc.list_parent_indices(lists).cast(pa.int64())
+    fields = (pc.struct_field(messages, field.name) for field in _MESSAGE_FIELDS)
+    return pa.table([indexes, role, *fields], schema=_SCHEMA)

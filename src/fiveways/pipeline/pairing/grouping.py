@@ -1,9 +1,9 @@
-"""Which messages belong together: by operation, and where none is known by the identifier that peer and hub gave them.
+"""Grouping of messages by operation, or without an operation id by the identifier on the wire.
 
-An identifier means one thing within its scope: a session, in NQ a peer over all its sessions, in MQTT a topic. It may
-be used again there. The n-th use and the n-th answer are one call; what else the hub says belongs to the answer that it
-will say next. In NQ a second request to the same target is no second use but a repeat, and answers on the same
-backchannel, which is their target, are one answer and its repeats. Answers beyond the last use repeat the last one.
+An identifier is valid within its scope: a session, in NQ a peer over all its connections, in MQTT a topic. It may be
+used again there. The n-th use and the n-th final response are one call; other messages of the hub belong to its next
+final response. In NQ a second request to the same target is a repeat, not a second use, and responses on the same
+backchannel, which is their target, are one response and its repeats. Responses beyond the last use repeat the last one.
 """
 
 from dataclasses import dataclass
@@ -17,27 +17,27 @@ from fiveways.pipeline.pairing.message_columns import BoolArray, Int64Array, Mes
 
 NQ: Final = "nq"
 SCOPES: Final = (("session", "session"), ("peer", "peer"), ("channel", "channel"), ("link", "session"))
-"""What an identifier may belong to, by number: how it is called in the name of a scope, and the column that has it."""
+"""Kinds of scopes, in the order of their numbers: the prefix of the scope's name, and the column with its value."""
 _SESSION, _PEER, _CHANNEL, _LINK = range(4)
 NQ_SCOPES: Final = ("peer", "link")
 
 
 @dataclass(frozen=True)
 class GroupedMessages:
-    """Messages in the order of (seq, part), each with the number of its group."""
+    """Messages ordered by (seq, part), each with the number of its group."""
 
     rows: Int64Array
-    """Their rows in the table."""
+    """Row numbers in the table of messages."""
     role: Int64Array
     group: Int64Array
     size: int
-    """How many groups there are."""
+    """Number of groups."""
     is_first_use: BoolArray
-    """Of each group, whether it is the first, or the only one, under its key."""
+    """For each group, True if it is the first or only use of its key."""
 
 
 def renumber(values: Int64Array, bound: int) -> tuple[Int64Array, int]:
-    """Number the values, which are below the bound, without gaps; return the numbers and how many there are."""
+    """Renumber values below `bound` without gaps; return the numbers and their count."""
     if bound > 4 * len(values) + 1024:
         coded = pa.array(values).dictionary_encode()
         return coded.indices.to_numpy().astype(np.int64), len(coded.dictionary)
@@ -48,7 +48,7 @@ def renumber(values: Int64Array, bound: int) -> tuple[Int64Array, int]:
 
 
 def group_by_operation(columns: MessageColumns, rows: Int64Array, role: Int64Array) -> GroupedMessages:
-    """Group messages that have an operation."""
+    """Group messages that have an operation id."""
     runs, ops = columns.dictionary("run"), columns.dictionary("op")
     values, bound = ops.codes[rows], len(ops.values)
     if len(runs.values) > 1:
@@ -58,7 +58,7 @@ def group_by_operation(columns: MessageColumns, rows: Int64Array, role: Int64Arr
 
 
 def group_by_identifier(columns: MessageColumns, rows: Int64Array, role: Int64Array) -> GroupedMessages:
-    """Group messages without an operation, those of each use of an identifier together."""
+    """Group messages without an operation id by identifier, one group per use."""
     runs, ids = columns.dictionary("run"), columns.dictionary("id")
     scope, bound = _scope_numbers(columns, rows)
     scope = (scope * 2 + roles.CALLEES[role]) * len(runs.values) + runs.codes[rows]
@@ -71,7 +71,7 @@ def group_by_identifier(columns: MessageColumns, rows: Int64Array, role: Int64Ar
 def group_by_use(
     columns: MessageColumns, rows: Int64Array, role: Int64Array, key: Int64Array, keys: int
 ) -> GroupedMessages:
-    """Group messages whose keys are numbered, those of each use together."""
+    """Group messages with numbered keys, one group per use of a key."""
     use, uses = _assign_uses(columns, rows, role, key, keys)
     first = np.cumsum(uses) - uses
     heads = np.zeros(int(uses.sum()), np.bool_)
@@ -80,18 +80,18 @@ def group_by_use(
 
 
 def _scope_numbers(columns: MessageColumns, rows: Int64Array) -> tuple[Int64Array, int]:
-    """Return a number for each message's scope, and what all of them are below."""
+    """Return the number of each message's scope, and an upper bound of all numbers."""
     kind = _scope_kinds(columns, rows)
     scope = columns.dictionary("session").codes[rows]
     for number in (_PEER, _CHANNEL):
-        mine = kind == number
-        scope[mine] = columns.dictionary(SCOPES[number][1]).codes[rows[mine]]
+        matching = kind == number
+        scope[matching] = columns.dictionary(SCOPES[number][1]).codes[rows[matching]]
     bound = 1 + max(len(columns.dictionary(name).values) for _, name in SCOPES)
     return kind * bound + scope + 1, len(SCOPES) * bound
 
 
 def _scope_kinds(columns: MessageColumns, rows: Int64Array) -> Int64Array:
-    """Return the number of what each message's identifier belongs to; an NQ peer that is nobody is its link."""
+    """Return the kind of each message's scope; an NQ peer without an id is known by its connection."""
     protocols = columns.dictionary("protocol")
     scopes = {NQ: _PEER, "mqtt-rpc": _CHANNEL}
     kind = np.array([scopes.get(name, _SESSION) for name in protocols.texts], np.int64)[protocols.codes[rows]]
@@ -101,20 +101,20 @@ def _scope_kinds(columns: MessageColumns, rows: Int64Array) -> Int64Array:
 
 
 def scope_names(columns: MessageColumns, rows: Int64Array) -> pa.DictionaryArray:
-    """Return the scope of each message as a text."""
+    """Return the scope of each message as text."""
     kind, code = _scope_kinds(columns, rows), np.zeros(len(rows), np.int32)
     texts: list[str] = []
     for number, (name, column) in enumerate(SCOPES):
-        mine = kind == number
-        if mine.any():
+        matching = kind == number
+        if matching.any():
             coded = columns.dictionary(column)
-            code[mine] = coded.codes[rows[mine]] + len(texts)
+            code[matching] = coded.codes[rows[matching]] + len(texts)
             texts += [f"{name} {value}" for value in coded.texts]
     return pa.DictionaryArray.from_arrays(pa.array(code), pa.array(texts, pa.string()))
 
 
 def is_repeatable(columns: MessageColumns, rows: Int64Array) -> BoolArray:
-    """Return of which messages a second one with the same identifier and target is a repeat."""
+    """Return for which messages a second one with the same identifier and target is a repeat."""
     protocols = columns.dictionary("protocol")
     is_nq = np.array([*(name == NQ for name in protocols.texts), False], np.bool_)  # the last one is for null, -1
     return np.asarray(is_nq[protocols.codes[rows]])
@@ -123,49 +123,49 @@ def is_repeatable(columns: MessageColumns, rows: Int64Array) -> BoolArray:
 def _assign_uses(
     columns: MessageColumns, rows: Int64Array, role: Int64Array, key: Int64Array, keys: int
 ) -> tuple[Int64Array, Int64Array]:
-    """Return to which use of its key each message belongs, and how many uses each key has, at least one."""
-    asks = roles.OPENING[role]
+    """Return the use of its key to which each message belongs, and the number of uses of each key, at least 1."""
+    opens = roles.OPENING[role]
     use = np.zeros(len(rows), np.int64)
-    uses = np.bincount(key[asks], minlength=keys)
-    many = uses[key] > 1
-    if not many.any():
+    uses = np.bincount(key[opens], minlength=keys)
+    has_several = uses[key] > 1
+    if not has_several.any():
         return use, np.maximum(uses, 1)
-    place = np.flatnonzero(many)
-    place = place[np.argsort(key[place], kind="stable")]
-    here, asking = key[place], asks[place]
-    start = np.flatnonzero(np.r_[True, here[1:] != here[:-1]])
-    cancels = role[place] == roles.CANCEL
-    first = _first_occurrences(columns, rows[place], here * 3 + asking + 2 * cancels)
-    begins = first == np.arange(len(place))
-    opened = _running_count(begins & asking, start)
-    uses[here[start]] = np.add.reduceat((begins & asking).astype(np.int64), start)
-    ended = _running_count(roles.FINAL[role[place]], start)
-    # Of a request, how many uses were begun when its own was; of a cancellation, until now.
-    mine = np.where(asking, opened[first], opened) - 1
-    mine = np.where(roles.FINAL[role[place]], ended - 1, np.where(roles.INTERMEDIATE[role[place]], ended, mine))
-    said = ~asking & ~cancels & is_repeatable(columns, rows[place])
-    mine = np.where(said, _running_count(begins & said, start)[first] - 1, mine)
-    use[place] = np.clip(mine, 0, np.maximum(uses[here] - 1, 0))
+    index = np.flatnonzero(has_several)
+    index = index[np.argsort(key[index], kind="stable")]
+    sorted_key, is_request = key[index], opens[index]
+    start = np.flatnonzero(np.r_[True, sorted_key[1:] != sorted_key[:-1]])
+    is_cancel = role[index] == roles.CANCEL
+    first = _first_occurrences(columns, rows[index], sorted_key * 3 + is_request + 2 * is_cancel)
+    is_first = first == np.arange(len(index))
+    opened = _running_count(is_first & is_request, start)
+    uses[sorted_key[start]] = np.add.reduceat((is_first & is_request).astype(np.int64), start)
+    ended = _running_count(roles.FINAL[role[index]], start)
+    # A request has the number of uses opened by its first copy; a cancellation belongs to the newest use.
+    own_use = np.where(is_request, opened[first], opened) - 1
+    own_use = np.where(roles.FINAL[role[index]], ended - 1, np.where(roles.INTERMEDIATE[role[index]], ended, own_use))
+    is_response = ~is_request & ~is_cancel & is_repeatable(columns, rows[index])
+    own_use = np.where(is_response, _running_count(is_first & is_response, start)[first] - 1, own_use)
+    use[index] = np.clip(own_use, 0, np.maximum(uses[sorted_key] - 1, 0))
     return use, np.maximum(uses, 1)
 
 
 def _first_occurrences(columns: MessageColumns, rows: Int64Array, side: Int64Array) -> Int64Array:
-    """Return for each message the place of the first one that it repeats or goes on with, which may be itself.
+    """Return for each message the index of the first one that it repeats or continues, possibly itself.
 
-    It is among those of the same side: of the requests, answers or cancellations of one key.
+    Both are on the same side: requests, responses or cancellations of one key.
     """
     first = np.arange(len(rows))
-    alike = np.flatnonzero(is_repeatable(columns, rows))
-    if len(alike):
+    repeatable = np.flatnonzero(is_repeatable(columns, rows))
+    if len(repeatable):
         targets = columns.dictionary("target")
-        series = side[alike] * (len(targets.values) + 1) + targets.codes[rows[alike]] + 1
-        _, begin, which = np.unique(series, return_index=True, return_inverse=True)
-        first[alike] = alike[begin[which]]
+        series = side[repeatable] * (len(targets.values) + 1) + targets.codes[rows[repeatable]] + 1
+        _, begin, inverse = np.unique(series, return_index=True, return_inverse=True)
+        first[repeatable] = repeatable[begin[inverse]]
     return first
 
 
 def _running_count(flags: BoolArray, start: Int64Array) -> Int64Array:
-    """Count the flags up to each place and in it, anew from each start."""
+    """Return the number of flags set up to each position, counted anew from each start."""
     total = np.cumsum(flags)
     before: Int64Array = total[start] - flags[start]
     return np.asarray(total - np.repeat(before, np.diff(np.r_[start, len(flags)])))

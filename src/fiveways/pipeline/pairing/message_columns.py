@@ -1,4 +1,4 @@
-"""Columns of a table of messages as numbers: texts by the place of their value in a list, others as they are."""
+"""Access to the columns of a table of messages as numpy arrays."""
 
 from functools import cached_property
 
@@ -11,7 +11,7 @@ BoolArray = npt.NDArray[np.bool_]
 
 
 class DictionaryColumn:
-    """A column of texts: the places of its values in `values`, which has none twice; -1 is a null."""
+    """Text column as codes into `values`, which are unique; code -1 is null."""
 
     def __init__(self, column: pa.Array | pa.ChunkedArray) -> None:
         if isinstance(column, pa.ChunkedArray):
@@ -28,23 +28,23 @@ class DictionaryColumn:
 
     @cached_property
     def texts(self) -> list[str]:
-        """The values as Python texts."""
+        """The distinct values as Python strings."""
         return [str(value) for value in self.values.to_pylist()]
 
     def take(self, rows: Int64Array) -> pa.Array:
-        """Return the texts of these rows; of row -1, null."""
+        """Return the texts of rows; row -1 gives null."""
         codes = self.codes[rows] if len(self.codes) else np.full(len(rows), -1)
         missing = (rows < 0) | (codes < 0)
         return pa.DictionaryArray.from_arrays(pa.array(codes.astype(np.int32), mask=missing), self.values)
 
 
 def _has_unique_values(values: pa.Array) -> bool:
-    """Whether a dictionary has no value twice and no null, so that equal places are equal values and the reverse."""
+    """Return True if a dictionary has neither duplicates nor nulls, so that equal codes mean equal values."""
     return bool(values.null_count == 0 and len(values.unique()) == len(values))
 
 
 class MessageColumns:
-    """The columns of one table of messages, each read once, when it is asked for."""
+    """Columns of one table of messages, each converted once at first use."""
 
     def __init__(self, table: pa.Table) -> None:
         self.table = table
@@ -56,33 +56,33 @@ class MessageColumns:
         return int(self.table.num_rows)
 
     def dictionary(self, name: str) -> DictionaryColumn:
-        """Return a column of texts as places in a list."""
+        """Return a text column as codes."""
         if name not in self._coded:
             self._coded[name] = DictionaryColumn(self.table.column(name))
         return self._coded[name]
 
     def int64(self, name: str) -> Int64Array:
-        """Return a column of whole numbers that are never null."""
+        """Return an integer column without nulls."""
         if name not in self._longs:
             self._longs[name] = self.array(name).to_numpy(zero_copy_only=False).astype(np.int64)
         return self._longs[name]
 
     def array(self, name: str) -> pa.Array:
-        """Return a column as it is, in one piece."""
+        """Return a column unchanged, in one chunk."""
         if name not in self._arrays:
             column = self.table.column(name)
             self._arrays[name] = column.combine_chunks() if column.num_chunks != 1 else column.chunk(0)
         return self._arrays[name]
 
     def take(self, name: str, rows: Int64Array) -> pa.Array:
-        """Return the values of these rows; of row -1, null."""
+        """Return the values of rows; row -1 gives null."""
         column = self.table.column(name)
         if pa.types.is_dictionary(column.type):
             return self.dictionary(name).take(rows)
         return self.array(name).take(pa.array(rows, mask=rows < 0))
 
     def sorted_by_seq(self, rows: Int64Array) -> Int64Array:
-        """Return the rows in the order of (seq, part): that of their run, whatever its clock said meanwhile."""
+        """Sort rows by (seq, part), the order of recording, which does not depend on the clock."""
         seq, part = (self.int64(name)[rows] for name in ("seq", "part"))
         later = (seq[1:] > seq[:-1]) | ((seq[1:] == seq[:-1]) & (part[1:] >= part[:-1]))
         return rows if later.all() else rows[np.lexsort((part, seq))]

@@ -1,4 +1,4 @@
-"""Answers that nobody asked for, in one segment."""
+"""Final responses without a request, within one segment."""
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -7,19 +7,19 @@ from fiveways.pipeline.arrow_schemas import ORPHANS
 from fiveways.pipeline.days import utc_dates
 
 
-def build_orphans(pieces: pa.Table) -> pa.Table:
-    """Return the answers of these pieces whose leg has no request in any of them."""
-    pieces = pieces.select(["run", "strays"]).filter(pieces["strays"].is_valid()).combine_chunks()
-    if not len(pieces):
+def build_orphans(partial_calls: pa.Table) -> pa.Table:
+    """Return the final responses of partial calls whose side has no request."""
+    partial_calls = partial_calls.select(["run", "strays"]).filter(partial_calls["strays"].is_valid()).combine_chunks()
+    if not len(partial_calls):
         return ORPHANS.empty_table()
-    lists = pieces["strays"].combine_chunks()
+    lists = partial_calls["strays"].combine_chunks()
     strays = pc.list_flatten(lists)
-    run = pieces["run"].take(pc.list_parent_indices(lists))
+    run = partial_calls["run"].take(pc.list_parent_indices(lists))
     is_in = pc.equal(pc.struct_field(strays, "what"), "return")
-    made = {
+    columns = {
         "date": utc_dates(pc.struct_field(strays, "at")),
         "run": run,
         "direction": pc.if_else(is_in, "in", "out"),
     }
-    columns = [made[name] if name in made else pc.struct_field(strays, name) for name in ORPHANS.names]
-    return pa.table(columns, names=ORPHANS.names)
+    arrays = [columns[name] if name in columns else pc.struct_field(strays, name) for name in ORPHANS.names]
+    return pa.table(arrays, names=ORPHANS.names)

@@ -1,7 +1,7 @@
-"""What a message is to the call that it belongs to.
+"""Role of a message in its call.
 
-A request that comes in and an answer that goes out are the caller's leg; a request that goes out and an answer that
-comes in are the callee's.
+Incoming requests and outgoing responses are on the caller's side; outgoing requests and incoming responses are on the
+callee's side.
 """
 
 from typing import Final
@@ -36,12 +36,12 @@ ROLE_NAMES: Final = (
     "other_in",
     "other_out",
 )
-"""The roles as tables name them, in the order of their numbers."""
+"""Names of the roles in tables, in the order of their numbers."""
 
 
-def _flags(*which: int) -> npt.NDArray[np.bool_]:
-    """Return, for each role, whether it is one of these."""
-    return np.isin(np.arange(len(ROLE_NAMES)), which)
+def _flags(*chosen: int) -> npt.NDArray[np.bool_]:
+    """Return an array of flags by role, true for these roles."""
+    return np.isin(np.arange(len(ROLE_NAMES)), chosen)
 
 
 OPENING: Final = _flags(ATTEMPT, FORWARD, OTHER_IN, OTHER_OUT)
@@ -58,7 +58,7 @@ _OUT: Final = {
     "part": PART,
     "progress": PROGRESS,
 }
-# Requests that are no calls, by protocol, where results and failures answer them and share the identifiers of calls.
+# Requests that are not calls, by protocol. They have results and failures too, and share the identifiers of calls.
 _LRPM: Final = frozenset({"callback", "publish", "subscribe", "unsubscribe"})
 _OTHER_REQUESTS: Final = {
     "umq36": frozenset({"callback"}),
@@ -71,7 +71,7 @@ _OTHER_REQUESTS: Final = {
 
 
 def message_role(kind: str, direction: str, protocol: str) -> int:
-    """Return what a message of this kind is."""
+    """Return the role of a message of this kind."""
     is_in = direction == "in"
     if kind in _OTHER_REQUESTS.get(protocol, ()):
         return OTHER_IN if is_in else OTHER_OUT
@@ -81,13 +81,13 @@ def message_role(kind: str, direction: str, protocol: str) -> int:
 def message_roles(
     kinds: DictionaryColumn, directions: DictionaryColumn, protocols: DictionaryColumn
 ) -> npt.NDArray[np.int64]:
-    """Return what each message is."""
+    """Return the role of each message."""
     table = np.array(
         [[[message_role(k, d, p) for p in protocols.texts] for d in directions.texts] for k in kinds.texts], np.int64
     )
     if not table.size:
         return np.zeros(len(kinds.codes), np.int64)
     flat = (kinds.codes * len(directions.texts) + directions.codes) * len(protocols.texts) + protocols.codes
-    # A code of -1 is a null: a message without a kind, direction or protocol is nothing to a call.
+    # Code -1 is null: a message without kind, direction or protocol has no role.
     known = (kinds.codes >= 0) & (directions.codes >= 0) & (protocols.codes >= 0)
     return np.where(known, table.ravel()[np.where(known, flat, 0)], NONE)

@@ -1,4 +1,4 @@
-"""What one segment says about the operations whose messages are in it: the columns between messages and calls."""
+"""Schemas of partial calls, the rows between messages and calls."""
 
 from typing import Final
 
@@ -6,7 +6,7 @@ import pyarrow as pa
 
 _STRING, _LONG, _INT, _BOOL = pa.string(), pa.int64(), pa.int32(), pa.bool_()
 
-# One message that the columns of its row do not hold. `what` is one of the words of `roles`.
+# One message that no column of its row contains. `what` is the name of a role.
 MESSAGE_STRUCT: Final = pa.struct(
     [
         ("what", _STRING),
@@ -30,24 +30,24 @@ MESSAGE_STRUCT: Final = pa.struct(
 
 
 def _position_columns(name: str) -> list[tuple[str, pa.DataType]]:
-    """Return the columns that say where a message stands among all others.
+    """Return the columns with the position of a message.
 
-    The target is there in NQ, where there is no operation: it tells a repeat from another message.
+    The target is filled in NQ without an operation id, where it tells a repeat from another message.
     """
     return [(f"{name}_at", _LONG), (f"{name}_seq", _LONG), (f"{name}_part", _INT), (f"{name}_target", _STRING)]
 
 
-# One row per operation of a segment; where no operation is known, one per use of an identifier on one leg. The columns
-# of a message (requested, forwarded, ...) are those of the first one by (seq, part).
+# One row per operation of a segment; without an operation id, one per use of an identifier on one side of a call. The
+# columns of a message (requested, forwarded, ...) are those of the first one by (seq, part).
 PARTIAL_CALLS: Final = pa.schema(
     [
         ("run", _STRING),
-        ("op", _STRING),  # null: the row is known by leg, scope and id, and `head` is true for the first of such rows
-        ("leg", _STRING),  # caller, callee
-        ("scope", _STRING),  # within which an identifier means one thing
+        ("op", _STRING),  # null: leg, scope and id identify the row, and `head` is true for the first use
+        ("leg", _STRING),  # side of the call: caller, callee
+        ("scope", _STRING),  # validity of the identifier
         ("id", _STRING),
         ("head", _BOOL),
-        ("bucket", _LONG),  # rows of one key are in one bucket; most buckets have rows of one segment only
+        ("bucket", _LONG),  # rows of one key share a bucket; most buckets have rows of one segment only
         *_position_columns("requested"),
         ("request_size", _INT),
         ("method", _STRING),
@@ -77,17 +77,17 @@ PARTIAL_CALLS: Final = pa.schema(
         ("parts", _INT),
         ("progress", _INT),
         ("useless", _INT),
-        ("others_in", _INT),  # requests that are no calls, but are answered like them
+        ("others_in", _INT),  # requests that are not calls but have responses
         ("others_out", _INT),
-        # With an operation: repeated requests. Without one: all messages that the columns above do not hold, since
-        # their order decides to which use of the identifier they belong, and only all segments together know it.
+        # With an operation id: repeated requests. Without one: all messages that no column contains, because their
+        # order across all segments decides to which use of the identifier they belong.
         ("more", pa.list_(MESSAGE_STRUCT)),
-        ("strays", pa.list_(MESSAGE_STRUCT)),  # final answers on a leg that has no request in this segment
+        ("strays", pa.list_(MESSAGE_STRUCT)),  # final responses on a side without a request in this segment
     ]
 )
 
 _PARTIAL_ONLY_COLUMNS = ("scope", "id", "head", "bucket", "more", "strays")
-# One row per operation, or use of an identifier, of all segments: what is known when nothing is left to be merged.
+# One row per operation, or use of an identifier, with the messages of all segments.
 MERGED_CALLS: Final = pa.schema(
     [
         field

@@ -1,6 +1,6 @@
-"""Spark as a peer of a hub: topics are read as rows, and rows are published on topics.
+"""Spark data source of a hub: reads topics as rows and publishes rows on topics.
 
-`spark.dataSource.register(FivewaysDataSource)` makes the format `fiveways` known. Options, columns and guarantees:
+`spark.dataSource.register(FivewaysDataSource)` registers the format `fiveways`. Options, columns and guarantees:
 https://github.com/fiveways/fiveways/blob/main/docs/spark-peer.md
 """
 
@@ -8,6 +8,6 @@ from fiveways.extras import require
 
 require("pipeline", __name__)
 
-from fiveways.pipeline.peer.data_source import FivewaysDataSource  # noqa: E402  it imports pyspark
+from fiveways.pipeline.peer.data_source import FivewaysDataSource  # noqa: E402  imports pyspark
 
 __all__ = ["FivewaysDataSource"]

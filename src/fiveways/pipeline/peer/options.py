@@ -1,4 +1,4 @@
-"""The options of the format `fiveways`: read once, checked at once, refused in a sentence."""
+"""Options of the format `fiveways`, parsed and checked before a job runs."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -15,34 +15,34 @@ from fiveways.errors import FivewaysError
 from fiveways.model import topics
 
 _SPARK_OPTIONS: Final = {"checkpointlocation"}
-"""Options that Spark hands on to every format, and that are none of ours."""
+"""Options that Spark passes to every format; they are ignored here."""
 _OVERFLOW_POLICIES: Final = ("", "skip", "close", "unsubscribe")
 _BOOLEANS: Final = {"true": True, "false": False}
 COUNT_TIMEOUT: Final = 60.0
-"""Seconds that a batch waits for its `count`, unless `seconds` says otherwise."""
+"""Default of `seconds` for a batch with `count`."""
 
 
 class BadOption(FivewaysError, ValueError):
-    """The format cannot do what was asked for; the message is a sentence for whoever asked."""
+    """An option is missing, unknown or invalid; the text is for the user."""
 
 
 @dataclass(frozen=True, slots=True)
 class DataSourceOptions:
-    """What a user said by `.option(...)`. Times are in seconds."""
+    """Options set by `.option(...)`. Times are in seconds."""
 
     url: str
     topic: str = ""
-    """What is read, or the topic of all rows that have no column of that name."""
+    """The topic pattern to read, or the topic to publish on if the rows have no column `topic`."""
     token: str = field(default="", repr=False)
     identity: str = ""
     secret: str = field(default="", repr=False)
     timeout: float = HUB_TIMEOUT
     when_full: str = ""
     buffer_rows: int = 100_000
-    """Rows that wait on the driver for Spark to take them; what comes beyond is counted in `missed`."""
+    """Rows that wait on the driver for Spark; further rows are dropped and counted in `missed`."""
     buffer_bytes: int = 64 << 20
     batch_rows: int = 100_000
-    """Rows of one micro-batch, at most."""
+    """Maximum rows of one micro-batch."""
     partition_rows: int = 10_000
     seconds: float | None = None
     count: int | None = None
@@ -50,33 +50,34 @@ class DataSourceOptions:
     ids: bool = False
 
     @classmethod
-    def parse(cls, given: Mapping[str, str]) -> Self:
-        """Check what was given; BadOption if it means nothing.
+    def parse(cls, options: Mapping[str, str]) -> Self:
+        """Parse and check options, without connecting, so that a wrong option fails where it is set.
 
-        Nothing is connected, so that a wrong word is told where it stands and not when a job runs.
+        Raises:
+            BadOption: An option is missing, unknown or invalid.
         """
-        said = {key.lower(): str(value) for key, value in given.items()}
-        said = {key: value for key, value in said.items() if key not in _SPARK_OPTIONS}
-        strange = sorted(said.keys() - _OPTION_PARSERS.keys() - {"url", "encoding"})
-        if strange:
+        values = {key.lower(): str(value) for key, value in options.items()}
+        values = {key: value for key, value in values.items() if key not in _SPARK_OPTIONS}
+        unknown = sorted(values.keys() - _OPTION_PARSERS.keys() - {"url", "encoding"})
+        if unknown:
             names = ", ".join(sorted([*_OPTION_PARSERS, "url", "encoding"]))
-            raise BadOption(f"{strange[0]!r} is no option of the format fiveways; it has {names}")
-        options = cls(
-            _url(said), **{key: _OPTION_PARSERS[key](key, said[key]) for key in _OPTION_PARSERS if key in said}
+            raise BadOption(f"unknown option {unknown[0]!r} of the format fiveways; the options are {names}")
+        parsed = cls(
+            _url(values), **{key: _OPTION_PARSERS[key](key, values[key]) for key in _OPTION_PARSERS if key in values}
         )
-        options._check_login()
-        return options
+        parsed._check_login()
+        return parsed
 
     def _check_login(self) -> None:
         try:
-            connect(self.url, token=self.token, identity=self.identity, secret=self.secret)  # nothing is opened yet
+            connect(self.url, token=self.token, identity=self.identity, secret=self.secret)  # does not connect yet
         except BadCredentials as exc:
             raise BadOption(str(exc)) from exc
 
     def topic_pattern(self) -> str:
-        """Return what is to be read; BadOption if that was not said."""
+        """Return the topic pattern to read; raise BadOption if it is missing or invalid."""
         if not self.topic:
-            raise BadOption('say which topic is to be read: .option("topic", "sensors.*")')
+            raise BadOption('no topic to read; set one, for example .option("topic", "sensors.*")')
         try:
             topics.parse_pattern(self.topic, topics.UMQ)
         except topics.BadTopic as exc:
@@ -84,7 +85,7 @@ class DataSourceOptions:
         return self.topic
 
     def default_topic(self) -> str:
-        """Return the topic for rows that name none, or nothing; BadOption if it is none that can be published on."""
+        """Return the topic for rows without one, or an empty string; raise BadOption if it is invalid."""
         if self.topic:
             try:
                 topics.parse(self.topic, topics.UMQ)
@@ -93,33 +94,33 @@ class DataSourceOptions:
         return self.topic
 
     def check_hub(self) -> None:
-        """Connect and part again; FivewaysError in a sentence if the hub is away, or does not let us in.
+        """Connect and close; raise FivewaysError if the hub is unreachable or rejects the login.
 
-        Spark asks for it while it plans: without that, each task would find out by itself, and say so in a Java stack.
+        Spark calls this while it plans. Otherwise each task would fail by itself, with a Java stack trace.
         """
         self.connect().close()
 
     def connect(self) -> SyncPeer:
-        """Connect; what can go wrong is told in sentences by the client."""
+        """Connect to the hub."""
         return connect_sync(
             self.url, token=self.token, identity=self.identity, secret=self.secret, timeout=self.timeout
         )
 
 
-def _url(said: Mapping[str, str]) -> str:
-    """Return the URL with the encoding in it."""
-    url = said.get("url", "")
+def _url(values: Mapping[str, str]) -> str:
+    """Return the URL including the encoding."""
+    url = values.get("url", "")
     if not url:
-        raise BadOption('say where the hub is: .option("url", "lrpm+ws://localhost:7500")')
-    encoding = said.get("encoding", "")
+        raise BadOption('no URL of a hub; set it, for example .option("url", "lrpm+ws://localhost:7500")')
+    encoding = values.get("encoding", "")
     try:
         if urls.is_mqtt(url):
             raise BadOption(
-                "Spark speaks to a hub, and the URL leads to a broker: a hub's [mqtt] settings join the two"
+                "the URL names an MQTT broker; connect to a hub, which joins the broker by its [mqtt] settings"
             )
         query = parse_qs(urlsplit(url).query)
         if encoding and query.get("encoding", [encoding]) != [encoding]:
-            raise BadOption(f"the URL says {query['encoding'][-1]}, and the option encoding says {encoding}")
+            raise BadOption(f"the URL says {query['encoding'][-1]}, but the option encoding says {encoding}")
         if encoding and "encoding" not in query:
             url = f"{url}{'&' if query else '?'}encoding={encoding}"
         urls.parse(url)
@@ -133,15 +134,15 @@ def _text(_name: str, value: str) -> str:
 
 
 def _parse_boolean(name: str, value: str) -> bool:
-    truth = _BOOLEANS.get(value.lower())
-    if truth is None:
-        raise BadOption(f"{name} is true or false, not {value!r}")
-    return truth
+    boolean = _BOOLEANS.get(value.lower())
+    if boolean is None:
+        raise BadOption(f"{name} must be true or false, not {value!r}")
+    return boolean
 
 
 def _parse_positive_int(name: str, value: str) -> int:
     if not (value.isascii() and value.isdigit()) or not int(value):
-        raise BadOption(f"{name} is a whole number from 1 on, not {value!r}")
+        raise BadOption(f"{name} must be a whole number, 1 or more, not {value!r}")
     return int(value)
 
 
@@ -151,13 +152,13 @@ def _seconds(name: str, value: str) -> float:
     except ValueError:
         seconds = 0.0
     if not 0 < seconds < 1e9:
-        raise BadOption(f"{name} is a positive number of seconds, not {value!r}")
+        raise BadOption(f"{name} must be a positive number of seconds, not {value!r}")
     return seconds
 
 
 def _policy(name: str, value: str) -> str:
     if value not in _OVERFLOW_POLICIES:
-        raise BadOption(f"{name} is one of {', '.join(filter(None, _OVERFLOW_POLICIES))}, not {value!r}")
+        raise BadOption(f"{name} must be one of {', '.join(filter(None, _OVERFLOW_POLICIES))}, not {value!r}")
     return value
 
 
@@ -177,4 +178,4 @@ _OPTION_PARSERS: Final[dict[str, Callable[[str, str], Any]]] = {
     "retain": _parse_boolean,
     "ids": _parse_boolean,
 }
-"""How each option is read, besides the two that make the URL."""
+"""Parser of each option except `url` and `encoding`."""

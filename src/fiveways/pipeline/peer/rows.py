@@ -1,4 +1,4 @@
-"""A publication as a row, and rows on their way from the driver to Spark's workers."""
+"""Row of a publication, and the encoding of rows for the way from the driver to Spark's workers."""
 
 from collections.abc import Iterator, Sequence
 from typing import Final, NamedTuple
@@ -8,7 +8,7 @@ import pyarrow as pa
 from fiveways.wire.payload import Value
 
 SCHEMA: Final = "topic string, data string, at long, missed long, gap boolean, reader string, seq long"
-"""One row per publication that came. Columns: https://github.com/fiveways/fiveways/blob/main/docs/spark-peer.md"""
+"""One row per received publication. Columns: https://github.com/fiveways/fiveways/blob/main/docs/spark-peer.md"""
 ARROW: Final = pa.schema(
     [
         ("topic", pa.string()),
@@ -21,40 +21,40 @@ ARROW: Final = pa.schema(
     ]
 )
 _ROW_OVERHEAD: Final = 200
-"""Bytes of a row in memory besides its texts, about."""
+"""Approximate bytes of a row in memory besides its texts."""
 
 
 class TopicRow(NamedTuple):
-    """What Spark gets."""
+    """Row that Spark reads."""
 
     topic: str
     """Segments joined by dots; a dot within a segment is `%2E`."""
     data: str
-    """JSON, as every peer that speaks JSON would get it."""
+    """JSON, in the form that JSON peers receive."""
     at: int
-    """Nanoseconds since 1970 when it came to the reader."""
+    """Unix time in nanoseconds at which the reader received it."""
     missed: int
-    """Publications before this one that are known to be lost: a queue on the way was full."""
+    """Publications before this one that were lost because a queue was full."""
     gap: bool
-    """Whether the connection was new here: nobody knows what was published meanwhile."""
+    """True after a reconnect: publications before this row may be missing."""
     reader: str
-    """Whoever read it, by a name of its own; together with `seq` the key of a row."""
+    """Random id of the reader; together with `seq` the key of a row."""
     seq: int
-    """Counts the rows of one reader from 1, without holes."""
+    """Number of the row of this reader, from 1 without gaps."""
 
     @property
     def memory_size(self) -> int:
-        """Bytes that it takes while it waits, about."""
+        """Approximate size in memory in bytes."""
         return _ROW_OVERHEAD + len(self.topic) + len(self.data)
 
 
 def to_json(data: object) -> str:
-    """Return a value as JSON; bytes and numbers that JSON has no word for become markers, as everywhere."""
+    """Return a value as JSON; bytes and numbers that JSON cannot represent become markers."""
     return Value(data).json().decode()
 
 
 def encode_rows(rows: Sequence[TopicRow]) -> bytes:
-    """Return rows as Arrow's stream format, which goes through Spark's plan as one value."""
+    """Encode rows as Arrow's stream format, one opaque value for Spark."""
     columns = [pa.array(column, field.type) for column, field in zip(zip(*rows, strict=True), ARROW, strict=True)]
     sink = pa.BufferOutputStream()
     with pa.ipc.new_stream(sink, ARROW) as stream:
@@ -63,6 +63,6 @@ def encode_rows(rows: Sequence[TopicRow]) -> bytes:
 
 
 def decode_rows(data: bytes) -> Iterator[pa.RecordBatch]:
-    """Return them again."""
+    """Decode rows."""
     with pa.ipc.open_stream(data) as stream:
         yield from stream

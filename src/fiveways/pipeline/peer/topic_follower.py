@@ -1,4 +1,4 @@
-"""Follows a topic on the driver, in a thread of its own, so that nothing is missed between two micro-batches."""
+"""Subscription that runs in a thread of the driver, so that nothing is missed between micro-batches."""
 
 import threading
 import time
@@ -13,11 +13,11 @@ from fiveways.pipeline.peer.row_buffer import RowBuffer
 from fiveways.pipeline.peer.rows import to_json
 
 _POLL_INTERVAL: Final = 0.2
-"""Seconds after which a thread that waits for an event looks whether it is still wanted."""
+"""Seconds between two checks of a waiting thread for the end of the query."""
 _RESUBSCRIBE_DELAY: Final = 0.5
 """Seconds between the end of a subscription and the next one."""
 MAX_WAITING_EVENTS: Final = 10_000
-"""Events that wait in the client; the buffer behind it is the larger one."""
+"""Events that wait in the client; the row buffer is larger."""
 
 
 class TopicFollower:
@@ -25,7 +25,7 @@ class TopicFollower:
 
     def __init__(self, options: DataSourceOptions, buffer: RowBuffer) -> None:
         self.error: FivewaysError | None = None
-        """Why nothing more will come."""
+        """Error that ended the subscription."""
         self._options = options
         self._buffer = buffer
         self._closing = threading.Event()
@@ -33,7 +33,7 @@ class TopicFollower:
         self._thread: threading.Thread | None = None
 
     def open(self) -> None:
-        """Connect, subscribe, and begin to read; once is enough. FivewaysError if the hub is away or refuses."""
+        """Connect, subscribe and start the thread, once; raise FivewaysError if the hub is unreachable or refuses."""
         if self._peer is not None:
             return
         peer = self._options.connect()
@@ -47,7 +47,7 @@ class TopicFollower:
         self._thread.start()
 
     def close(self) -> None:
-        """End it; what waits in the buffer stays there."""
+        """Stop the thread; rows stay in the buffer."""
         self._closing.set()
         if self._thread is not None:
             self._thread.join(10 * _POLL_INTERVAL)
@@ -63,14 +63,14 @@ class TopicFollower:
         try:
             while not self._closing.is_set():
                 self._read_events(events)
-                # The topic was closed, or we were too slow for `unsubscribe`. A query has no end, so that we ask again.
+                # The topic was closed, or policy `unsubscribe` ended a slow consumer. A stream has no end: resubscribe.
                 self._buffer.record_loss(gap=True)
                 if not self._closing.wait(_RESUBSCRIBE_DELAY):
                     events = self._subscribe(peer)
         except FivewaysError as exc:
             self.error = exc
-        except Exception as exc:  # noqa: BLE001  a thread that ends in silence would look like a silent topic
-            self.error = FivewaysError(f"the topic is followed no longer: {type(exc).__name__}: {exc}")
+        except Exception as exc:  # noqa: BLE001  a dead thread would look like a topic without events
+            self.error = FivewaysError(f"the subscription ended: {type(exc).__name__}: {exc}")
 
     def _read_events(self, events: SyncSubscription) -> None:
         restored = 0
@@ -81,7 +81,7 @@ class TopicFollower:
                 self._buffer_event(event, gap=gap)
             elif events.is_over:
                 return
-        with suppress(FivewaysError):  # the connection may have ended before us
+        with suppress(FivewaysError):  # the connection may be closed
             events.close()
 
     def _buffer_event(self, event: SyncEvent, *, gap: bool) -> None:

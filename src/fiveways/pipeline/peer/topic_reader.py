@@ -1,4 +1,4 @@
-"""Topics as tables: the batch that collects for a while, and the stream."""
+"""Readers of topics, for a batch and for a stream."""
 
 import secrets
 import time
@@ -16,33 +16,33 @@ from fiveways.pipeline.peer.row_buffer import RowBuffer
 from fiveways.pipeline.peer.rows import TopicRow, decode_rows, encode_rows, to_json
 from fiveways.pipeline.peer.topic_follower import MAX_WAITING_EVENTS, TopicFollower
 
-# ruff: noqa: N802  Spark gives the names
+# ruff: noqa: N802  names of Spark's API
 
 Offset: TypeAlias = dict[str, str | int]
 _RETAINED_IDLE_TIMEOUT: Final = 0.3
-"""Seconds without a further event after which all retained values have come."""
+"""Seconds without an event after which all retained values have arrived."""
 _AVAILABLE_NOW_SECONDS: Final = 1.0
-"""Seconds that a stream collects for `availableNow`, unless `seconds` says otherwise."""
+"""Default of `seconds` for a stream with `availableNow`."""
 
 
 def new_reader_id() -> str:
-    """Return a name for one more reader."""
+    """Return a random id for a reader."""
     return secrets.token_hex(6)
 
 
 class TopicReader(DataSourceReader):
-    """A batch: what comes within `seconds`, or `count` rows, or, without these, the values that are retained."""
+    """Reader of a batch: events for `seconds`, or `count` events, or without both options the retained values."""
 
     def __init__(self, options: DataSourceOptions) -> None:
         self._options = options
         options.topic_pattern()
 
     def partitions(self) -> Sequence[InputPartition]:
-        """Return the one there is: a subscription cannot be divided."""
+        """Return one partition, because a subscription cannot be divided."""
         return [InputPartition(0)]
 
     def read(self, partition: InputPartition) -> Iterator[TopicRow]:
-        """Collect, in a worker."""
+        """Collect the events, in a worker."""
         options, reader = self._options, new_reader_id()
         restored = 0
         with (
@@ -59,24 +59,24 @@ class TopicReader(DataSourceReader):
 def _collect_events(options: DataSourceOptions, peer: SyncPeer, events: SyncSubscription) -> Iterator[SyncEvent]:
     seconds, count = options.seconds, options.count
     if seconds is None and count is None:
-        # They come right behind the grant, so that they are on their way before the answer to this.
+        # The hub sends retained values directly after the subscription is granted, so before the response to this call.
         peer.call("hub.ping")
         while (event := events.next(_RETAINED_IDLE_TIMEOUT)) is not None:
             yield event
         return
     until = time.monotonic() + (COUNT_TIMEOUT if seconds is None else seconds)
-    found = 0
-    while (left := until - time.monotonic()) > 0 and found != count and not events.is_over:
+    collected = 0
+    while (left := until - time.monotonic()) > 0 and collected != count and not events.is_over:
         event = events.next(left)
         if event is not None:
-            found += 1
+            collected += 1
             yield event
 
 
 class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
-    """A stream: what came since the last micro-batch, held on the driver until Spark is done with it.
+    """Reader of a stream: events since the last micro-batch, kept on the driver until Spark commits them.
 
-    An offset names its reader, since a new one cannot give what an earlier one had.
+    An offset names its reader, because a new reader does not have the rows of an earlier one.
     """
 
     def __init__(self, options: DataSourceOptions) -> None:
@@ -86,45 +86,45 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._buffer = RowBuffer(self._reader_id, options.buffer_rows, options.buffer_bytes)
         self._follower = TopicFollower(options, self._buffer)
         self._final_seq: int | None = None
-        """The last row there is, for a query that ends."""
+        """Number of the last row, for a query that ends."""
         self._lost_rows: dict[str, int] = {}
-        """Rows of readers before us that Spark asked for and nobody has any more."""
+        """Rows of earlier readers that Spark requested and that are lost."""
 
     def __reduce__(self) -> tuple[type["TopicStreamReader"], tuple[DataSourceOptions]]:
-        """Travel to the workers without connection or rows: there it only unpacks partitions."""
+        """Pickle without connection and rows; in workers a reader only decodes partitions."""
         return TopicStreamReader, (self._options,)
 
     def initialOffset(self) -> Offset:
-        """Begin to follow the topic."""
+        """Start the subscription."""
         self._follower.open()
         return self._offset(0)
 
     def getDefaultReadLimit(self) -> ReadLimit:
-        """Return how much one micro-batch takes."""
+        """Return the maximum rows of a micro-batch."""
         return ReadMaxRows(self._options.batch_rows)
 
     def latestOffset(self, start: Offset, limit: ReadLimit) -> Offset:
-        """Return how far the next micro-batch may go; `start` if there is nothing new."""
+        """Return the end of the next micro-batch, or `start` if there are no new rows."""
         self._follower.open()
-        known = self._position(start)
-        # Spark asks for more when it is done with `start`, but commits that only when there is more: it has to go now,
-        # or a full buffer would never have room again.
-        self._buffer.discard(known)
+        processed = self._position(start)
+        # Spark has processed `start` when it asks for more, but commits it only if there is more. Without this discard
+        # a full buffer would stay full.
+        self._buffer.discard(processed)
         newest = self._buffer.latest if self._final_seq is None else self._final_seq
-        if newest <= known:
+        if newest <= processed:
             if self._follower.error is not None:
                 raise self._follower.error
             return start
         if isinstance(limit, ReadMaxRows):
-            newest = min(newest, known + limit.max_rows)
+            newest = min(newest, processed + limit.max_rows)
         return self._offset(newest)
 
     def reportLatestOffset(self) -> Offset | None:
-        """Return how far we are ourselves, for the query's progress."""
+        """Return the offset of the newest row, for the query's progress."""
         return self._offset(self._buffer.latest)
 
     def prepareForTriggerAvailableNow(self) -> None:
-        """Collect for a while, and let that be all."""
+        """Collect events for `seconds` or up to `count`, and end there."""
         self._follower.open()
         seconds, count = self._options.seconds, self._options.count
         if count is not None:
@@ -135,7 +135,7 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             self._final_seq = self._buffer.latest
 
     def partitions(self, start: Offset, end: Offset) -> Sequence[InputPartition]:
-        """Return the rows themselves: a task that is run again gets the same ones."""
+        """Return partitions that contain their rows, so that a repeated task reads the same ones."""
         if end["reader"] != self._reader_id:
             self._lost_rows[str(end)] = int(end["seq"]) - (int(start["seq"]) if start["reader"] == end["reader"] else 0)
             return []
@@ -146,21 +146,21 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return [InputPartition(encode_rows(rows[first : first + step])) for first in range(0, len(rows), step)]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """Unpack one, in a worker."""
+        """Decode a partition, in a worker."""
         yield from decode_rows(partition.value)
 
     def commit(self, end: Offset) -> None:
-        """Let go what Spark is done with."""
+        """Discard rows that Spark has processed."""
         if end["reader"] == self._reader_id:
             self._buffer.discard(int(end["seq"]))
 
     def stop(self) -> None:
-        """Part from the hub."""
+        """Close the connection."""
         self._follower.close()
 
     def _offset(self, seq: int) -> Offset:
         return {"reader": self._reader_id, "seq": seq}
 
     def _position(self, offset: Offset) -> int:
-        """Return up to which of our own rows an offset goes."""
+        """Return the number of the last own row before an offset."""
         return int(offset["seq"]) if offset["reader"] == self._reader_id else 0

@@ -1,4 +1,4 @@
-"""Rows as publications: each is confirmed by the hub, or its task fails."""
+"""Publishers of rows: the hub confirms each publication, or the task fails."""
 
 import asyncio
 import time
@@ -23,64 +23,64 @@ from fiveways.wire.payload import Json
 
 _COLUMNS: Final = ("topic", "data", "retain")
 _MAX_UNCONFIRMED: Final = 256
-"""Publications that wait for their confirmations at once. They are sent in order."""
+"""Maximum publications without confirmation; they are sent in order."""
 _QUERY_ID_PROPERTY: Final = "sql.streaming.queryId"
 _BATCH_ID_PROPERTY: Final = "streaming.sql.batchId"
-"""Under these names Spark tells each task of a stream what it works for."""
+"""Local properties that identify the stream and the batch of a task."""
 
 
 class NotPublished(FivewaysError):
-    """A row did not reach the hub, or nobody knows whether it did."""
+    """A row was not published, or its publication was not confirmed."""
 
 
 @dataclass(frozen=True, slots=True)
 class PublishCommit(WriterCommitMessage):
-    """What one task did."""
+    """Result of one task."""
 
     rows: int
 
 
 @dataclass(frozen=True, slots=True)
 class Publication:
-    """One row."""
+    """One row to publish."""
 
     number: int
-    """Which one of its partition, from 1 on."""
+    """Number of the row in its partition, from 1."""
     topic: str
     data: object
     retain: bool
 
 
 class Publisher:
-    """Publishes the rows of a partition, in a worker."""
+    """Publisher of the rows of a partition, in a worker."""
 
     def __init__(self, options: DataSourceOptions, schema: StructType, overwrite: bool) -> None:
         if overwrite:
-            raise BadOption('a topic cannot be overwritten: use .mode("append")')
+            raise BadOption('a topic cannot be overwritten; use .mode("append")')
         _check_columns(options, schema)
         self._options = options
         self._is_text = "data" in schema.names and isinstance(schema["data"].dataType, StringType)
         self._run_id = new_reader_id()
-        """The same in all tasks of a batch, and when one of them is tried again."""
+        """Id shared by all tasks of a batch and their retries."""
 
     def publish(self, rows: Iterator[Row]) -> PublishCommit:
-        """Publish all; NotPublished, or what the client raises, if the hub has not confirmed each of them."""
+        """Publish all rows; raise NotPublished or an error of the client unless the hub confirms each of them."""
         publications = map(self._publication, count(1), rows)
-        some = list(islice(publications, _MAX_UNCONFIRMED))
-        if not some:
+        chunk = list(islice(publications, _MAX_UNCONFIRMED))
+        if not chunk:
             return PublishCommit(0)
-        done = 0
+        published = 0
         loop = LoopThread()
         peer: Peer | None = None
         try:
             peer = loop.run(self._connect())
-            while some:
-                loop.run(_publish_all(peer, some, self._options.timeout))
-                done += len(some)
-                some = list(islice(publications, _MAX_UNCONFIRMED))
+            while chunk:
+                loop.run(_publish_all(peer, chunk, self._options.timeout))
+                published += len(chunk)
+                chunk = list(islice(publications, _MAX_UNCONFIRMED))
         finally:
             loop.stop(_close_nothing if peer is None else peer.close)
-        return PublishCommit(done)
+        return PublishCommit(published)
 
     async def _connect(self) -> Peer:
         options = self._options
@@ -93,22 +93,22 @@ class Publisher:
         )
 
     def _publication(self, number: int, row: Row) -> Publication:
-        given = row.asDict(recursive=True)
-        topic = given.get("topic", self._options.topic)
+        values = row.asDict(recursive=True)
+        topic = values.get("topic", self._options.topic)
         if not topic:
             raise NotPublished(f"row {number} of its partition has no topic")
-        data = given.get("data")
+        data = values.get("data")
         if self._is_text and data is not None:
             data = _parse_json(data, number)
         elif isinstance(data, bytearray):
             data = bytes(data)
         if self._options.ids:
             data = {"id": f"{self._task_name()}-{number}", "data": data}
-        retain = given.get("retain")
+        retain = values.get("retain")
         return Publication(number, topic, data, self._options.retain if retain is None else bool(retain))
 
     def _task_name(self) -> str:
-        """Return a name for what this task publishes: the same one if the work is done again."""
+        """Return an id of the task that is the same in a retry."""
         task = TaskContext.get()
         partition = 0 if task is None else task.partitionId()
         query, batch = (
@@ -118,17 +118,17 @@ class Publisher:
 
 
 def _check_columns(options: DataSourceOptions, schema: StructType) -> None:
-    """Refuse columns that mean nothing here, before anything runs."""
-    has = ", ".join(schema.names) or "none"
+    """Reject unusable columns before a job runs."""
+    listed = ", ".join(schema.names) or "none"
     if "data" not in schema.names:
-        raise BadOption(f"there is no column data to publish; the columns are {has}")
+        raise BadOption(f"there is no column data to publish; the columns are {listed}")
     if "topic" not in schema.names and not options.default_topic():
-        raise BadOption(f'no column topic, and no .option("topic", ...) for all rows; the columns are {has}')
-    strange = [name for name in schema.names if name not in _COLUMNS]
-    if strange:
-        raise BadOption(f"column {strange[0]} would be lost: only {', '.join(_COLUMNS)} are published; select them")
-    wanted: dict[str, type[DataType]] = {"topic": StringType, "retain": BooleanType}
-    for name, kind in wanted.items():
+        raise BadOption(f'there is no column topic and no .option("topic", ...) for all rows; the columns are {listed}')
+    unknown = [name for name in schema.names if name not in _COLUMNS]
+    if unknown:
+        raise BadOption(f"column {unknown[0]} would be lost; select only {', '.join(_COLUMNS)}")
+    required: dict[str, type[DataType]] = {"topic": StringType, "retain": BooleanType}
+    for name, kind in required.items():
         if name in schema.names and not isinstance(schema[name].dataType, kind):
             raise BadOption(f"column {name} is {schema[name].dataType.simpleString()}, not {kind.typeName()}")
 
@@ -138,26 +138,26 @@ def _parse_json(text: str, number: int) -> object:
         raw = text.strip().encode()
         strict_json.check(raw)
     except (Malformed, UnicodeEncodeError) as exc:
-        raise NotPublished(f"row {number} of its partition: data is {exc}; to_json() makes JSON of any column") from exc
+        raise NotPublished(f"row {number} of its partition: data is {exc}; use to_json() to encode a column") from exc
     return Json(raw).value()
 
 
-async def _publish_all(peer: Peer, publications: Iterable[Publication], patience: float) -> None:
-    """Publish them in order, wait for all confirmations, and raise the first failure."""
-    until = time.monotonic() + patience
-    tasks = [asyncio.create_task(_publish_one(peer, each, until)) for each in publications]
+async def _publish_all(peer: Peer, publications: Iterable[Publication], max_seconds: float) -> None:
+    """Publish in order, wait for all confirmations, and raise the first failure."""
+    deadline = time.monotonic() + max_seconds
+    tasks = [asyncio.create_task(_publish_one(peer, publication, deadline)) for publication in publications]
     await asyncio.wait(tasks)
     for task in tasks:
         await task
 
 
-async def _publish_one(peer: Peer, publication: Publication, until: float) -> None:
+async def _publish_one(peer: Peer, publication: Publication, deadline: float) -> None:
     while True:
         try:
             await peer.publish(publication.topic, publication.data, retain=publication.retain)
         except CallError as exc:
-            # A hub that has too much to do says when to come again, and has certainly not published it.
-            left = until - time.monotonic()
+            # An overloaded hub says when to retry, and has certainly not published the row.
+            left = deadline - time.monotonic()
             if isinstance(exc, NotExecuted) and exc.retry_after is not None and exc.retry_after < left:
                 await asyncio.sleep(exc.retry_after)
                 continue
@@ -168,16 +168,18 @@ async def _publish_one(peer: Peer, publication: Publication, until: float) -> No
             return
 
 
-def _publish_error(publication: Publication, why: FivewaysError) -> NotPublished:
-    return NotPublished(f"row {publication.number} of its partition, on {publication.topic}, was not published: {why}")
+def _publish_error(publication: Publication, cause: FivewaysError) -> NotPublished:
+    return NotPublished(
+        f"row {publication.number} of its partition, on {publication.topic}, was not published: {cause}"
+    )
 
 
 async def _close_nothing() -> None:
-    """There is nothing to close."""
+    """Do nothing; there is no connection to close."""
 
 
 class TopicWriter(DataSourceWriter):
-    """A batch."""
+    """Publisher of a batch."""
 
     def __init__(self, options: DataSourceOptions, schema: StructType, overwrite: bool) -> None:
         self._publisher = Publisher(options, schema, overwrite)
@@ -188,7 +190,7 @@ class TopicWriter(DataSourceWriter):
 
 
 class TopicStreamWriter(DataSourceStreamWriter):
-    """A stream, micro-batch by micro-batch."""
+    """Publisher of a stream, one micro-batch at a time."""
 
     def __init__(self, options: DataSourceOptions, schema: StructType, overwrite: bool) -> None:
         self._publisher = Publisher(options, schema, overwrite)
