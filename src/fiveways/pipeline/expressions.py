@@ -13,6 +13,7 @@ __all__ = [
     "MINUTE",
     "SECOND",
     "count_where",
+    "direction_total",
     "duration_or_null",
     "is_error",
     "negative_flag",
@@ -71,6 +72,11 @@ def count_where(condition: Column) -> Column:
 def sum_or_zero(column: "Column | str") -> Column:
     """Sum a column; the result is 0 for a group without values."""
     return F.coalesce(F.sum(column), F.lit(0))
+
+
+def direction_total(name: str, direction: str) -> Column:
+    """Sum a column over the rows of one direction, as `name_direction`."""
+    return sum_or_zero(F.when(F.col("direction") == direction, F.col(name))).alias(f"{name}_{direction}")
 
 
 def subscriber_key(session: str, peer: str, protocol: str) -> Column:

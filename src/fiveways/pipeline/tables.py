@@ -1,7 +1,7 @@
-"""All tables: what each one is made from, in the order in which they can be made, and what its columns mean.
+"""Registry of all tables: inputs, order of computation, and documentation of the columns.
 
-A table is a function of other tables, in the module of its own name; the three that are written row by row where a
-segment is read, and that no function makes, have their text here.
+A table is a function of other tables, in the module of its name. Three tables are written where segments are decoded;
+their documentation is here.
 """
 
 import inspect
@@ -17,9 +17,9 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 Layer = Literal["work", "silver", "gold"]
-"""Tables of `work` are steps on the way: their names begin with `_`, and nobody need look at them."""
+"""Tables of layer `work` are intermediate; their names begin with `_`."""
 Scope = Literal["date", "run", "all"]
-"""Which rows of its inputs a row depends on: those of its own date, those of its own run, or any."""
+"""Rows of the inputs on which a row depends: those of its own date, of its own run, or all."""
 
 
 @dataclass(frozen=True)
@@ -29,110 +29,110 @@ class Table:
     name: str
     layer: Layer
     inputs: tuple[str, ...]
-    """Tables, in the order of the function's parameters; none for what is written where segments are read."""
+    """Tables in the order of the function's parameters; empty for tables that the decoder writes."""
     scope: Scope = "date"
     folder: str = ""
-    """Where its function is, if not in the folder of its layer."""
+    """Package of its function, if it is not that of the layer."""
 
     @cached_property
     def function(self) -> "Callable[..., DataFrame]":
-        """What makes it; loaded at first use."""
+        """The function that computes the table, imported at first use."""
         module = import_module(f"fiveways.pipeline.{self.folder or self.layer}.{self.name.lstrip('_')}")
         function: Callable[..., DataFrame] = getattr(module, self.name.lstrip("_"))
         return function
 
     @cached_property
     def doc(self) -> str:
-        """Its question, its grain and its columns, as text."""
+        """Question, grain and columns as text."""
         return (inspect.getdoc(self.function) or "") if self.inputs else _DECODED_TABLE_DOCS[self.name]
 
     @property
     def question(self) -> str:
-        """What it answers, in a line."""
+        """The question that the table answers, in one line."""
         return self.doc.partition("\n")[0]
 
     @property
     def grain(self) -> str:
-        """What one row is, and what else there is to know before one counts."""
+        """Meaning of one row, and of the counts."""
         return self.doc.partition("\n")[2].partition("Columns:\n")[0].strip()
 
     @cached_property
     def columns(self) -> dict[str, str]:
-        """The meaning of each column, in order."""
+        """Meaning of each column, in order."""
         listed = textwrap.dedent(self.doc.partition("Columns:\n")[2])
-        found = re.findall(r"^(\w+): (.*(?:\n +.*)*)", listed, re.MULTILINE)
-        return {name: " ".join(text.split()) for name, text in found}
+        entries = re.findall(r"^(\w+): (.*(?:\n +.*)*)", listed, re.MULTILINE)
+        return {name: " ".join(text.split()) for name, text in entries}
 
 
 _DECODED_TABLE_DOCS: Final = {
-    "messages": """What was said?
+    "messages": """Which messages were received and sent?
 
-One row per message of a protocol. A frame has one, or several; `part` counts them, and `size` is that of the frame.
+One row per protocol message. A frame contains one message or several, numbered by `part`; `size` is that of the frame.
 
 Columns:
-    run: one life of a hub
-    seq: the number of the frame's record in it
-    part: which message of the frame, from 0
-    at: when it was read, or handed to the socket
-    node: the machine
-    session: the link
-    peer: NQ: the conversation over all its links; else the identity, null if nobody
+    run: id of the hub process
+    seq: record number of the frame
+    part: position of the message in its frame, from 0
+    at: time at which the frame arrived, or was handed to the socket
+    node: name of the hub
+    session: name of the session
+    peer: NQ: the session over all its connections; else the identity, null if anonymous
     protocol: umq36, umq, lrpm-json, lrpm-cbor, mqtt-rpc, nq
     transport: ws, http, zmq, mqtt, memory
-    direction: in or out, seen from the hub
-    channel: the topic of MQTT, the path of HTTP
-    op: the routed call or publication it belongs to, the same on both legs; null if unknown
+    direction: in is to the hub, out is from the hub
+    channel: MQTT topic or HTTP path
+    op: operation id of the call or publication, the same on both sides; null if unknown
     kind: call, result, failure, accepted, publish, event, subscribe ...
-    id: what request and answer have in common on the wire
-    target: method or topic as written
-    method: the method's name in the hub's own spelling
-    topic: the topic in the one spelling for all protocols; of hub.register, the name that is offered
-    status: of an answer: result, failed, not_executed, timeout, lost, cancelled
-    reason: of a failure: why, the same word in all protocols
-    code: of a failure: as on the wire
+    id: identifier that a request and its responses share on the wire
+    target: method or topic as written on the wire
+    method: method in the hub's spelling
+    topic: topic in the spelling that is common to all protocols; for hub.register, the registered name
+    status: of a response: result, failed, not_executed, timeout, lost, cancelled
+    reason: reason of a failure, the same word in all protocols
+    code: error code of a failure on the wire
     size: bytes of the whole frame
     body_size: bytes of the body
-    queued_ns: how long it waited in the hub before it was sent
+    queued_ns: time that the frame waited in the hub before it was sent
 """,
-    "quarantine": """What could not be read?
+    "quarantine": """Which frames could not be decoded?
 
 One row per frame.
 
 Columns:
-    run: one life of a hub
-    seq: the number of the record in it
-    at: when it was read or written
-    session: the link
-    peer: whose it is, null if nobody's
-    protocol: what it should have been
-    transport: how it came
-    direction: in or out, seen from the hub
-    channel: the topic of MQTT, the path of HTTP
-    op: the operation it belongs to, null if unknown
-    reason: what is wrong with it
+    run: id of the hub process
+    seq: record number of the frame
+    at: time at which the frame arrived or was sent
+    session: name of the session
+    peer: NQ session or identity; null if anonymous
+    protocol: expected protocol
+    transport: transport of the session
+    direction: in is to the hub, out is from the hub
+    channel: MQTT topic or HTTP path
+    op: operation id; null if unknown
+    reason: error of the decoder
     size: bytes of the whole frame
-    payload: its first bytes as hexadecimal digits
+    payload: first bytes of the frame in hexadecimal
 """,
-    "late": """What came too late for the stream?
+    "late": """Which records arrived behind the watermark of the stream?
 
-One row per record whose time was closed when it came. The next batch run has them all, and empties this table.
+One row per record. The next batch run includes these records in the other tables and empties this one.
 
 Columns:
-    seq: the number of the record in its run
-    at: its time
-    node: the machine
-    run: one life of a hub
-    session: the link
-    peer: whose it is, null if nobody's
-    protocol: which one
-    transport: how it came
-    direction: in or out, seen from the hub
+    seq: record number
+    at: time of the record
+    node: name of the hub
+    run: id of the hub process
+    session: name of the session
+    peer: NQ session or identity; null if anonymous
+    protocol: protocol of the session
+    transport: transport of the session
+    direction: in is to the hub, out is from the hub
     kind: text, binary, open, close, drop, deny
-    channel: the topic of MQTT, the path of HTTP
-    op: the operation it belongs to, null if unknown
+    channel: MQTT topic or HTTP path
+    op: operation id; null if unknown
     size: bytes of the frame
-    reason: of a close, a drop, a denial
-    watermark: the time that was closed when it came
+    reason: reason of a close, drop or denial
+    watermark: watermark when the record arrived
 """,
 }
 
@@ -165,35 +165,35 @@ TABLES: Final = {
         Table("capacity", "gold", ("_activity", "messages", "quarantine", "calls")),
     )
 }
-"""All of them by name; each stands behind its inputs.
+"""All tables by name, each after its inputs.
 
-`_shared` and `_marks` are no tables of this list: they are written, as `messages` and `quarantine` are, where a segment
-is read. So are most rows of `calls` and `orphans`: what `settling` knows from one segment alone.
+`_shared` and `_marks` are not in this list: like `messages` and `quarantine`, they are written where a segment is
+decoded. So are most rows of `calls` and `orphans`; see `finalization`.
 """
 
 
 def order(names: Iterable[str] | None = None) -> list[Table]:
-    """Return these tables, and all they need, each behind its inputs."""
-    wanted = set(TABLES if names is None else names)
+    """Return these tables and all tables that they need, each after its inputs."""
+    needed = set(TABLES if names is None else names)
     for table in reversed(TABLES.values()):
-        if table.name in wanted:
-            wanted.update(table.inputs)
-    return [table for table in TABLES.values() if table.name in wanted]
+        if table.name in needed:
+            needed.update(table.inputs)
+    return [table for table in TABLES.values() if table.name in needed]
 
 
 def as_page() -> str:
-    """Return the reference, in Markdown."""
+    """Return the reference page in Markdown."""
     lines = [_HEAD]
-    for layer, title in (("gold", "Gold: answers"), ("silver", "Silver: what happened")):
+    for layer, title in (("gold", "Gold tables"), ("silver", "Silver tables")):
         tables = [table for table in TABLES.values() if table.layer == layer]
-        lines += [f"## {title}\n", "| table | answers |", "| --- | --- |"]
+        lines += [f"## {title}\n", "| table | question |", "| --- | --- |"]
         lines += [f"| [{table.name}](#{table.name}) | {table.question} |" for table in tables]
         for table in tables:
             lines += [
                 f"\n### {table.name}\n",
                 f"{table.question}\n",
                 f"{table.grain}\n",
-                "| column | is |",
+                "| column | meaning |",
                 "| --- | --- |",
             ]
             lines += [f"| `{name}` | {meaning} |" for name, meaning in table.columns.items()]
@@ -203,15 +203,17 @@ def as_page() -> str:
 
 _HEAD: Final = """# Tables
 
-What `fiveways pipeline run` and `fiveways pipeline watch` make of a journal. Each table is a folder of Parquet files:
+`fiveways pipeline run` and `fiveways pipeline watch` build these tables from a journal. Each table is
+a folder of Parquet files:
 
     fiveways sql "select method, sum(calls), max(p99_ns) from slo group by method order by 2 desc"
-    fiveways pipeline tables slo                  what the columns of a table mean
+    fiveways pipeline tables slo                  show the columns of a table
 
-Names ending in `_at` are times, in nanoseconds since 1970; those ending in `_ns` are durations. `minute` and `hour` are
-timestamps, `date` is a text such as `2026-03-01`; all of them are UTC. Percentiles are exact, by nearest rank.
+Columns ending in `_at` are Unix times in nanoseconds, those ending in `_ns` are durations in nanoseconds.
+`minute` and `hour` are timestamps, `date` is a text such as `2026-03-01`; all are UTC. Percentiles are
+exact, by nearest rank.
 
-This page is made from the code by `python -m fiveways.pipeline.tables`.
+`python -m fiveways.pipeline.tables` generates this page from the code.
 """
 
 if __name__ == "__main__":

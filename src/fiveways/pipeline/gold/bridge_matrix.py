@@ -1,4 +1,4 @@
-"""Protocol by protocol."""
+"""Gold table `bridge_matrix`: calls by pair of protocols."""
 
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812
@@ -8,19 +8,19 @@ from fiveways.pipeline.percentiles import percentile, sorted_values
 
 
 def bridge_matrix(calls: DataFrame) -> DataFrame:
-    """Which protocol calls which, how often, how fast, and how often in vain?
+    """How many calls pass between each pair of protocols, how fast are they, and how many fail?
 
-    One row per day and pair of protocols. A leg that was recorded without its caller does not count.
+    One row per day and pair of protocols. Records of the callee's side without a matching caller do not count.
 
     Columns:
-        date: day in UTC
-        caller_protocol: of who called
-        callee_protocol: of who was called; null if the hub answered by itself
-        calls: calls
-        errors: those that failed, were not run, timed out, were lost or have no answer
-        p50_ns: half of the calls that were answered took no longer
-        p95_ns: 95 in a hundred took no longer
-        p99_ns: 99 in a hundred took no longer
+        date: UTC day
+        caller_protocol: protocol of the caller
+        callee_protocol: protocol of the callee; null if the hub responded itself
+        calls: number of calls
+        errors: calls that failed, were not executed, timed out, were lost or have no response
+        p50_ns: median latency of the calls with a response
+        p95_ns: 95th percentile of the latency
+        p99_ns: 99th percentile of the latency
     """
     keys = ("date", "caller_protocol", "callee_protocol")
     groups = (
@@ -33,5 +33,8 @@ def bridge_matrix(calls: DataFrame) -> DataFrame:
         )
     )
     return groups.select(
-        *keys, "calls", "errors", *(percentile("latencies", each).alias(f"p{each}_ns") for each in (50, 95, 99))
+        *keys,
+        "calls",
+        "errors",
+        *(percentile("latencies", percent).alias(f"p{percent}_ns") for percent in (50, 95, 99)),
     )

@@ -1,4 +1,4 @@
-"""What went wrong."""
+"""Gold table `errors`: failed calls per hour and cause."""
 
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812
@@ -7,24 +7,24 @@ from fiveways.pipeline.expressions import HOUR, is_error, to_timestamp, truncate
 
 
 def errors(calls: DataFrame) -> DataFrame:
-    """What goes wrong, where, and since when?
+    """Which calls fail, why, between which protocols, and since when?
 
     One row per hour, method, outcome, reason, code and pair of protocols. Calls count in the hour of their first
-    request; cancelled ones are no errors.
+    request; cancelled calls are not errors.
 
     Columns:
-        date: day in UTC
-        hour: when the hour began
-        method: what was called
+        date: UTC day
+        hour: start of the hour
+        method: name of the method
         outcome: failed, not_executed, timeout, lost, unanswered
-        reason: why, the same word in all protocols; null without an answer
-        code: why, as the caller was told
-        caller_protocol: of who called
-        callee_protocol: of who was called; null if it was never passed on
-        calls: how many
-        first_at: request of the first of them
-        last_at: request of the last of them
-        sample_op: operation of the last of them, for `fiveways trace`
+        reason: reason of the failure, the same word in all protocols; null without a response
+        code: error code that the caller received
+        caller_protocol: protocol of the caller
+        callee_protocol: protocol of the callee; null if the request was not forwarded
+        calls: number of calls
+        first_at: request of the first call
+        last_at: request of the last call
+        sample_op: operation id of the last call, for `fiveways trace`
     """
     keys = ("method", "outcome", "reason", "code", "caller_protocol", "callee_protocol")
     groups = (

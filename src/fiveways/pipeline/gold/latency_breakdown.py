@@ -1,4 +1,4 @@
-"""Where time goes."""
+"""Gold table `latency_breakdown`: latency of calls, divided between callee and hub."""
 
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812
@@ -10,28 +10,28 @@ _PERCENTILES = (50, 95, 99)
 
 
 def latency_breakdown(calls: DataFrame) -> DataFrame:
-    """Where does the time of a call go: to the callee, or to the hub?
+    """Where does the latency of a call come from: the callee or the hub?
 
-    One row per day, method and pair of protocols. Percentiles of the three times are each taken by themselves, so that
-    those of callee and hub do not add up to that of the latency; `hub_share` tells of sums. A leg that was recorded by
-    itself is in a row whose other protocol is null.
+    One row per day, method and pair of protocols. The percentiles of latency, callee time and hub time are computed
+    separately, so callee and hub do not add up to the latency; `hub_share` is computed from sums. If only one side of
+    a call is recorded, the other protocol is null.
 
     Columns:
-        date: day in UTC
-        method: what was called
-        caller_protocol: of who called
-        callee_protocol: of who was called; null if the hub answered by itself
-        calls: calls, answered or not
-        latency_p50_ns: from request to answer: half took no longer
-        latency_p95_ns: 95 in a hundred took no longer
-        latency_p99_ns: 99 in a hundred took no longer
-        callee_p50_ns: from passing on to the callee's answer: half took no longer
-        callee_p95_ns: 95 in a hundred took no longer
-        callee_p99_ns: 99 in a hundred took no longer
-        hub_p50_ns: the rest of each call's latency: half took no longer
-        hub_p95_ns: 95 in a hundred took no longer
-        hub_p99_ns: 99 in a hundred took no longer
-        hub_share: part of the whole latency that was spent in the hub, of calls for which both are known
+        date: UTC day
+        method: name of the method
+        caller_protocol: protocol of the caller
+        callee_protocol: protocol of the callee; null if the hub responded itself
+        calls: calls with or without a response
+        latency_p50_ns: median time from request to response
+        latency_p95_ns: 95th percentile of the time from request to response
+        latency_p99_ns: 99th percentile of the time from request to response
+        callee_p50_ns: median time from forwarding the request to the callee's response
+        callee_p95_ns: 95th percentile of the callee time
+        callee_p99_ns: 99th percentile of the callee time
+        hub_p50_ns: median of the remaining latency, spent in the hub
+        hub_p95_ns: 95th percentile of the hub time
+        hub_p99_ns: 99th percentile of the hub time
+        hub_share: hub time divided by latency, over all calls for which both are known
     """
     keys = ("date", "method", "caller_protocol", "callee_protocol")
     groups = calls.groupBy(*keys).agg(

@@ -1,4 +1,4 @@
-"""What was said more than once."""
+"""Gold table `retries`: retransmissions, duplicates and redeliveries."""
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812
@@ -7,20 +7,21 @@ from fiveways.pipeline.expressions import count_where
 
 
 def retries(calls: DataFrame) -> DataFrame:
-    """How much is said more than once, and was it of use?
+    """How often are requests and responses repeated, and do the repeats help?
 
-    One row per day, method and protocol of the caller. A leg that was recorded without its caller has a null there.
+    One row per day, method and protocol of the caller. The protocol is null for records of the callee's side without a
+    matching caller.
 
     Columns:
-        date: day in UTC
-        method: what was called
-        caller_protocol: of who called
-        calls: calls
+        date: UTC day
+        method: name of the method
+        caller_protocol: protocol of the caller
+        calls: number of calls
         retried: calls that were requested more than once
-        retransmissions: requests beyond the first of each call
-        duplicates: answers beyond the first of each call
-        useless: requests that came when the answer had been sent
-        redeliveries: requests to callees beyond the first of each call
+        retransmissions: requests of callers after the first one of each call
+        duplicates: responses to callers after the first one of each call
+        useless: requests that arrived after the response was sent
+        redeliveries: requests to callees after the first one of each call
     """
     keys = ("date", "method", "caller_protocol")
     groups = calls.groupBy(*keys).agg(

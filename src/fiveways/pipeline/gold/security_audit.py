@@ -1,4 +1,4 @@
-"""Who tried what they may not, or should not."""
+"""Gold table `security_audit`: denied requests, invalid frames and gaps in the journal."""
 
 from typing import Final
 
@@ -9,36 +9,37 @@ from fiveways.pipeline.expressions import HOUR, to_timestamp, truncate_time, utc
 from fiveways.pipeline.silver.sessions import NO_PROTOCOL
 
 _JOURNAL_TRUNCATION_REASONS: Final = ("payload cut", "payload left out")
-"""Why a frame cannot be read that was good when it came: the journal was told to keep less of it."""
+"""Reasons of frames that were valid when they arrived, but are not stored completely."""
 
 
 def security_audit(marks: DataFrame, quarantine: DataFrame, orphans: DataFrame) -> DataFrame:
-    """Who was refused, sent what nobody can read, or answered what nobody asked?
+    """Which peers were denied, sent unreadable frames, or sent responses without a request?
 
-    One row per hour, what it was, its reason and whose it was. Only what came from peers is here, and frames that the
-    journal itself has cut are not; but records that the journal could not write are, since what they held is unknown.
+    One row per hour, kind of event, reason, peer, protocol and transport. It covers frames from peers only, without
+    those that the journal itself truncated. Records that the journal could not write are included, because their
+    content is unknown.
 
     Columns:
-        date: day in UTC
-        hour: when the hour began
-        what: denied (a login or a request), unreadable (a frame), stray (an answer), unrecorded (parts of the journal)
-        reason: why it was refused, or cannot be read; of a stray answer its status
-        peer: who, null if nobody
-        protocol: which one
-        transport: how it came
-        count: how often
-        first_at: for the first time
-        last_at: for the last time
-        sample_session: link of the last of them by the clock
+        date: UTC day
+        hour: start of the hour
+        what: denied (a login or request), unreadable (a frame), stray (a response), unrecorded (lost journal records)
+        reason: reason of the denial or error; for a stray response its status
+        peer: NQ session or identity; null if anonymous
+        protocol: protocol of the session
+        transport: transport of the session
+        count: number of events
+        first_at: time of the first event
+        last_at: time of the last event
+        sample_session: session of the last event
     """
-    told = F.col("reason")
-    denied = _audit_rows(marks.filter(F.col("kind") == "deny"), F.lit("denied"), told)
+    reason = F.col("reason")
+    denied = _audit_rows(marks.filter(F.col("kind") == "deny"), F.lit("denied"), reason)
     is_gap = (F.col("kind") == "drop") & (F.col("protocol") == NO_PROTOCOL)
-    unrecorded = _audit_rows(marks.filter(is_gap), F.lit("unrecorded"), told)
-    is_theirs = F.col("direction") == "in"
-    is_cut = F.coalesce(told.isin(*_JOURNAL_TRUNCATION_REASONS), F.lit(False))
-    unreadable = _audit_rows(quarantine.filter(is_theirs & ~is_cut), F.lit("unreadable"), told)
-    stray = _audit_rows(orphans.filter(is_theirs), F.lit("stray"), F.col("status"))
+    unrecorded = _audit_rows(marks.filter(is_gap), F.lit("unrecorded"), reason)
+    is_from_peer = F.col("direction") == "in"
+    is_truncated = F.coalesce(reason.isin(*_JOURNAL_TRUNCATION_REASONS), F.lit(False))
+    unreadable = _audit_rows(quarantine.filter(is_from_peer & ~is_truncated), F.lit("unreadable"), reason)
+    stray = _audit_rows(orphans.filter(is_from_peer), F.lit("stray"), F.col("status"))
     keys = ("what", "reason", "peer", "protocol", "transport")
     groups = (
         denied.unionByName(unrecorded)
@@ -62,7 +63,7 @@ def security_audit(marks: DataFrame, quarantine: DataFrame, orphans: DataFrame) 
     )
 
 
-def _audit_rows(rows: DataFrame, what: Column, reason: Column) -> DataFrame:
+def _audit_rows(rows: DataFrame, event: Column, reason: Column) -> DataFrame:
     return rows.select(
-        "at", "seq", what.alias("what"), reason.alias("reason"), "peer", "protocol", "transport", "session"
+        "at", "seq", event.alias("what"), reason.alias("reason"), "peer", "protocol", "transport", "session"
     )

@@ -1,4 +1,4 @@
-"""Who calls whom."""
+"""Gold table `service_graph`: calls by caller, method and callee."""
 
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812
@@ -8,21 +8,21 @@ from fiveways.pipeline.percentiles import percentile, sorted_values
 
 
 def service_graph(calls: DataFrame) -> DataFrame:
-    """Who calls whom, for what?
+    """Which callers call which methods of which callees?
 
-    One row per day, caller, method and callee. Both are identities, or conversations of NQ; who is nobody is known by
-    the link. A leg that was recorded without its caller does not count.
+    One row per day, caller, method and callee. Caller and callee are identities or NQ sessions; anonymous peers are
+    known by their session. Records of the callee's side without a matching caller do not count.
 
     Columns:
-        date: day in UTC
-        caller: who called
-        caller_protocol: in which protocol
-        method: what was called
-        callee: who was called; null if the hub answered by itself
-        callee_protocol: in which protocol
-        calls: calls
-        errors: those that failed, were not run, timed out, were lost or have no answer
-        p50_ns: half of the calls that were answered took no longer
+        date: UTC day
+        caller: caller
+        caller_protocol: protocol of the caller
+        method: name of the method
+        callee: callee; null if the hub responded itself
+        callee_protocol: protocol of the callee
+        calls: number of calls
+        errors: calls that failed, were not executed, timed out, were lost or have no response
+        p50_ns: median latency of the calls with a response
     """
     keys = ("date", "caller", "caller_protocol", "method", "callee", "callee_protocol")
     groups = (

@@ -1,4 +1,4 @@
-"""Links in sum."""
+"""Gold table `sessions_summary`: sessions by protocol and transport."""
 
 from typing import Final
 
@@ -13,25 +13,26 @@ _NORMAL_CLOSE_REASONS: Final = (
     *("it did not come back", "the hub is closing", "the session continues on another connection"),
     "the conversation goes on over another link",  # journals of older hubs
 )
-"""Reasons that are no trouble: those of peers, and our own."""
+"""Close reasons that are not errors, of peers and of the hub, in lower case."""
 
 
 def sessions_summary(sessions: DataFrame) -> DataFrame:
-    """How many links are opened, how long do they last, and how do they end?
+    """How many sessions are opened, how long do they last, and how many end with an error?
 
-    One row per day, protocol and transport. Links count on the day they were opened.
+    One row per day, protocol and transport. Sessions count on the day on which they were opened; each connection of
+    an NQ session counts.
 
     Columns:
-        date: day in UTC
-        protocol: which one
-        transport: how they came
-        sessions: links
-        still_open: those whose end is not in the data
-        p50_duration_ns: half of those that were opened and closed lasted no longer
-        max_duration_ns: the longest
-        frames: frames over all of them, both ways
-        bytes: their size
-        closed_by_error: links that ended with a reason that is no farewell, or had a frame that cannot be read
+        date: UTC day
+        protocol: protocol of the sessions
+        transport: transport of the sessions
+        sessions: number of sessions
+        still_open: sessions without a recorded end
+        p50_duration_ns: median duration of the closed sessions
+        max_duration_ns: maximum duration
+        frames: frames in both directions
+        bytes: bytes of these frames
+        closed_by_error: sessions that ended for another reason than a normal close, or had an unreadable frame
     """
     keys = ("date", "protocol", "transport")
     reason = F.lower(F.trim(F.coalesce("close_reason", F.lit(""))))

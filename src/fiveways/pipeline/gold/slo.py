@@ -1,4 +1,4 @@
-"""Service levels."""
+"""Gold table `slo`: latency and error rate per method and minute."""
 
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812
@@ -10,20 +10,20 @@ from fiveways.pipeline.percentiles import greatest, percentile, sorted_values
 def slo(calls: DataFrame) -> DataFrame:
     """How fast and how reliable was each method, minute by minute?
 
-    One row per minute and method. Calls count in the minute of their first request, the hub's own methods included; a
-    leg that was recorded without its caller does not count.
+    One row per minute and method, including built-in methods. Calls count in the minute of their first request; records
+    of the callee's side without a matching caller do not count.
 
     Columns:
-        date: day in UTC
-        minute: when the minute began
-        method: what was called; null if its name could not be read
-        calls: calls that were made
-        errors: those that failed, were not run, timed out, were lost or have no answer; having been cancelled is none
+        date: UTC day
+        minute: start of the minute
+        method: name of the method; null if it could not be read
+        calls: number of calls
+        errors: calls that failed, were not executed, timed out, were lost or have no response; cancelled ones are none
         error_rate: errors per call
-        p50_ns: half of the calls that were answered took no longer
-        p95_ns: 95 in a hundred took no longer
-        p99_ns: 99 in a hundred took no longer
-        max_ns: the longest
+        p50_ns: median latency of the calls with a response
+        p95_ns: 95th percentile of the latency
+        p99_ns: 99th percentile of the latency
+        max_ns: maximum latency
     """
     groups = (
         calls.filter("requested_at is not null")

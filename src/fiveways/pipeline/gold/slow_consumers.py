@@ -1,4 +1,4 @@
-"""Who does not keep up."""
+"""Gold table `slow_consumers`: dropped events and queueing per subscriber."""
 
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812
@@ -8,26 +8,26 @@ from fiveways.pipeline.percentiles import greatest, percentile, sorted_values
 
 
 def slow_consumers(deliveries: DataFrame) -> DataFrame:
-    """Which subscribers do not keep up with what they subscribed to?
+    """Which subscribers are slow consumers?
 
-    One row per day and subscriber: a link, or in NQ a conversation over all its links. All subscribers are there; who
-    keeps up has nothing dropped and hardly waits.
+    One row per day and subscriber: a session, in NQ over all its connections. All subscribers are listed; a fast one
+    has no dropped events and hardly any queueing.
 
     Columns:
-        date: day of the publications in UTC
-        session: the link; the last one, if there were several
-        peer: whose it is, null if nobody's
-        protocol: which one
-        events: events that were for it
-        dropped: those that it never got
-        dropped_share: dropped per event
-        queued_p50_ns: half of what it got waited no longer in the hub
-        queued_p95_ns: 95 in a hundred waited no longer
-        queued_max_ns: the longest wait
+        date: UTC day of the publications
+        session: session of the subscriber; the last one, if there were several
+        peer: NQ session or identity; null if anonymous
+        protocol: protocol of the session
+        events: events for this subscriber
+        dropped: events that were never sent
+        dropped_share: dropped events per event
+        queued_p50_ns: median time in the hub of the events that were sent
+        queued_p95_ns: 95th percentile of the time in the hub
+        queued_max_ns: maximum time in the hub
     """
-    who = subscriber_key("subscriber_session", "subscriber_peer", "subscriber_protocol")
+    subscriber = subscriber_key("subscriber_session", "subscriber_peer", "subscriber_protocol")
     is_dropped = F.col("outcome") == "dropped"
-    groups = deliveries.groupBy("date", "run", who.alias("who"), "subscriber_protocol").agg(
+    groups = deliveries.groupBy("date", "run", subscriber.alias("subscriber"), "subscriber_protocol").agg(
         F.count("*").alias("events"),
         count_where(is_dropped).alias("dropped"),
         sorted_values("queued_ns").alias("queued"),

@@ -1,4 +1,4 @@
-"""How much passed."""
+"""Gold table `traffic`: frames, messages and bytes per minute."""
 
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812
@@ -7,19 +7,19 @@ from fiveways.pipeline.expressions import to_timestamp
 
 
 def traffic(activity: DataFrame) -> DataFrame:
-    """How much passes through the hub, in which protocol, and when?
+    """How much traffic passes through the hub, by protocol and minute?
 
-    One row per minute, protocol, transport and direction. Frames that cannot be read count too.
+    One row per minute, protocol, transport and direction. Unreadable frames count.
 
     Columns:
-        date: day in UTC
-        minute: when the minute began
-        protocol: which one
-        transport: how it came
-        direction: in or out, seen from the hub
-        frames: how many
-        messages: messages in them
-        bytes: size of the frames
+        date: UTC day
+        minute: start of the minute
+        protocol: protocol of the frames
+        transport: transport of the frames
+        direction: in is to the hub, out is from the hub
+        frames: number of frames
+        messages: number of messages in these frames
+        bytes: bytes of these frames
     """
     keys = ("date", "minute_at", "protocol", "transport", "direction")
     amounts = ("frames", "messages", "bytes")

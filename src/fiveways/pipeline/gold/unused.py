@@ -1,4 +1,4 @@
-"""What nobody needs."""
+"""Gold table `unused`: registered methods without calls, and subscribed topics without publications."""
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812
@@ -7,23 +7,23 @@ from fiveways.pipeline.expressions import utc_date
 
 
 def unused(names: DataFrame, retries: DataFrame) -> DataFrame:
-    """Which methods are offered and never called, which topics subscribed to and never published?
+    """Which registered methods are never called, and which subscribed topics have no publications?
 
-    One row per method, or topic or pattern, of which all of the data has no use. A route (`account.`) is used if
-    anything below it is called; a pattern, if anything that it matches is published. Methods of the hub's own process
-    and services on a broker are offered without a message, and so are not here.
+    One row per method, topic or pattern without use in all data. A route (`account.`) is used if a method below it is
+    called, a pattern if a matching topic is published on. Methods of the hub's own process and services on an MQTT
+    broker register without a message and are not listed.
 
     Columns:
-        date: day of the first offer in UTC
+        date: UTC day of the first registration or subscription
         what: method or topic
-        name: in the hub's own spelling
-        offered_by: who offered or subscribed first; the link, if that is nobody
-        protocol: in which protocol
-        since_at: when
+        name: name in the hub's spelling
+        offered_by: first registered callee or subscriber; its session if it is anonymous
+        protocol: protocol of that peer
+        since_at: time of the first registration or subscription
     """
     offers = (
         names.filter("what in ('offered', 'subscribed')")
-        # Within a run the order of its records tells who was first; between runs only the clock does.
+        # Within a run the order of records is exact; between runs only the clock is comparable.
         .groupBy("what", "name", "run")
         .agg(F.min(F.struct("first_seq", "first_at", "peer", "session", "protocol")).alias("first"))
         .groupBy("what", "name")
@@ -31,13 +31,13 @@ def unused(names: DataFrame, retries: DataFrame) -> DataFrame:
     )
     called = retries.select(F.col("method").alias("used")).filter("used is not null").distinct()
     published = names.filter("what = 'published'").select(F.col("name").alias("used")).distinct()
-    idle_methods = _unused_offers(
+    unused_methods = _unused_offers(
         offers.filter("what = 'offered'"), called, F.col("name").endswith("."), _is_below_route()
     )
-    idle_topics = _unused_offers(
+    unused_topics = _unused_offers(
         offers.filter("what = 'subscribed'"), published, F.col("name").contains("*"), _matches_pattern()
     )
-    return idle_methods.unionByName(idle_topics).select(
+    return unused_methods.unionByName(unused_topics).select(
         utc_date(F.col("first.first_at")).alias("date"),
         F.when(F.col("what") == "offered", "method").otherwise("topic").alias("what"),
         "name",
@@ -47,11 +47,11 @@ def unused(names: DataFrame, retries: DataFrame) -> DataFrame:
     )
 
 
-def _unused_offers(offers: DataFrame, used: DataFrame, is_wide: Column, fits: Column) -> DataFrame:
-    """Return offers of which nothing was used; only those that stand for many names are held against all of them."""
-    narrow = offers.filter(~is_wide).join(used, on=F.col("name") == F.col("used"), how="left_anti")
-    wide = offers.filter(is_wide).join(F.broadcast(used), on=fits, how="left_anti")
-    return narrow.unionByName(wide)
+def _unused_offers(offers: DataFrame, used: DataFrame, is_pattern: Column, matches: Column) -> DataFrame:
+    """Return unused names; only routes and patterns are compared with all used names."""
+    exact = offers.filter(~is_pattern).join(used, on=F.col("name") == F.col("used"), how="left_anti")
+    patterns = offers.filter(is_pattern).join(F.broadcast(used), on=matches, how="left_anti")
+    return exact.unionByName(patterns)
 
 
 def _is_below_route() -> Column:
@@ -59,10 +59,10 @@ def _is_below_route() -> Column:
 
 
 def _matches_pattern() -> Column:
-    """Say whether a topic is one that a pattern stands for.
+    """Return whether a topic matches a pattern.
 
-    Both are in the spelling that has letters, digits, `_` and `.` only, and `*` for one character or more of a segment.
-    A `*` at the very beginning stands for no topic that begins with `$`, which is written `__24`.
+    Both are in the spelling with only letters, digits, `_` and `.`; `*` stands for one or more characters of a segment.
+    A `*` at the beginning does not match topics that begin with `$`, which is written `__24`.
     """
     pattern = F.replace(F.replace("name", F.lit("."), F.lit("[.]")), F.lit("*"), F.lit("[^.]+"))
     is_hidden = F.col("used").startswith("__24") & F.col("name").startswith("*")

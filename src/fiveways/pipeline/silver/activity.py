@@ -1,4 +1,4 @@
-"""What passed over each link, minute by minute: small enough for all who ask about traffic."""
+"""Work table `_activity`: traffic of each session per minute, the input of all tables on traffic."""
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812
@@ -9,35 +9,37 @@ _CONNECTION_COLUMNS = ("run", "node", "session", "peer", "protocol", "transport"
 
 
 def activity(messages: DataFrame, quarantine: DataFrame) -> DataFrame:
-    """How much passed over each link?
+    """How much traffic had each session?
 
-    One row per minute, link and direction; a link that told its identity on the way has one row for each peer. Frames
-    that cannot be read count as frames, and their node is not known.
+    One row per minute, session and direction; a session whose identity became known later has one row for each peer.
+    Unreadable frames count as frames, with unknown node.
 
     Columns:
-        date: day of the minute in UTC
-        minute_at: when the minute began
-        run: one life of a hub
-        node: the machine
-        session: the link
-        peer: whose it is, null if nobody's
-        protocol: which one
-        transport: how it came
-        direction: in or out, seen from the hub
-        frames: frames, unreadable ones included
-        messages: messages in them
-        bytes: size of the frames
-        errors: frames that cannot be read
-        first_at: the earliest of them
-        last_at: the latest of them
-        first_seq: the number of the first record
-        last_seq: the number of the last record
+        date: UTC day of the minute
+        minute_at: start of the minute
+        run: id of the hub process
+        node: name of the hub
+        session: name of the session
+        peer: NQ session or identity; null if anonymous
+        protocol: protocol of the session
+        transport: transport of the session
+        direction: in is to the hub, out is from the hub
+        frames: frames, including unreadable ones
+        messages: messages in these frames
+        bytes: bytes of these frames
+        errors: unreadable frames
+        first_at: time of the first frame
+        last_at: time of the last frame
+        first_seq: record number of the first frame
+        last_seq: record number of the last frame
     """
     is_first = F.col("part") == 0
-    read = _frame_counts(messages, is_first, F.lit(1), F.lit(0))
-    unread = _frame_counts(quarantine.withColumn("node", F.lit(None).cast("string")), F.lit(True), F.lit(0), F.lit(1))
+    readable = _frame_counts(messages, is_first, F.lit(1), F.lit(0))
+    unreadable = _frame_counts(
+        quarantine.withColumn("node", F.lit(None).cast("string")), F.lit(True), F.lit(0), F.lit(1)
+    )
     groups = (
-        read.unionByName(unread)
+        readable.unionByName(unreadable)
         .groupBy("minute_at", *_CONNECTION_COLUMNS)
         .agg(
             F.sum("frames").alias("frames"),
@@ -66,7 +68,7 @@ def activity(messages: DataFrame, quarantine: DataFrame) -> DataFrame:
 
 
 def _frame_counts(rows: DataFrame, is_frame: Column, messages: Column, errors: Column) -> DataFrame:
-    """Return what each row adds; the size of a frame belongs to its first message alone."""
+    """Return the counts of each row; the size of a frame counts for its first message only."""
     return rows.select(
         truncate_time("at", MINUTE).alias("minute_at"),
         *_CONNECTION_COLUMNS,

@@ -1,4 +1,4 @@
-"""Operations whose messages lie in several segments: which they are, and their pieces put together."""
+"""Merging of partial calls of operations with messages in several segments."""
 
 from collections.abc import Iterator
 from typing import Final
@@ -7,37 +7,36 @@ import pyarrow as pa
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812
 
-from fiveways.pipeline import pairing as paired
-from fiveways.pipeline import spark_schemas
+from fiveways.pipeline import pairing, spark_schemas
 from fiveways.pipeline.arrow_schemas import CALLS
 
 KEY: Final = ("run", "op", "leg", "scope", "id")
-"""What the pieces of one operation, or of one identifier, have in common; nulls are equal."""
+"""Key of partial calls of one operation or identifier; nulls are equal."""
 HASH: Final = "_hash"
 
 
 def key_hash() -> Column:
-    """Return a number for the key; equal numbers do not make equal keys."""
+    """Return a hash of the key; different keys may have equal hashes."""
     return F.xxhash64(*KEY)
 
 
-def shared_keys(pieces: DataFrame) -> DataFrame:
-    """Return hashes of the keys that more than one segment has; others may be among them, if their hashes are equal."""
-    return pieces.filter("head").groupBy(key_hash().alias(HASH)).count().filter("count > 1").select(HASH)
+def shared_keys(partial_calls: DataFrame) -> DataFrame:
+    """Return the hashes of keys that several segments have; collisions may add others."""
+    return partial_calls.filter("head").groupBy(key_hash().alias(HASH)).count().filter("count > 1").select(HASH)
 
 
-def calls_in_one_segment(pieces: DataFrame) -> DataFrame:
-    """Return the calls among pieces that have none to be put together with."""
-    return pieces.select(*paired.MERGED_CALLS.names).mapInArrow(_convert_batches, spark_schemas.CALLS)
+def calls_in_one_segment(partial_calls: DataFrame) -> DataFrame:
+    """Convert partial calls that no other segment continues into calls."""
+    return partial_calls.select(*pairing.MERGED_CALLS.names).mapInArrow(_convert_batches, spark_schemas.CALLS)
 
 
-def calls_across_segments(pieces: DataFrame) -> DataFrame:
-    """Return the calls of which there are messages in these pieces, all of them.
+def calls_across_segments(partial_calls: DataFrame) -> DataFrame:
+    """Merge partial calls of several segments into calls.
 
-    It is done by what paired the messages of each segment, so that no second way of pairing could be another one. Few
-    rows go this way; all pieces of one key go together.
+    The code that matched the messages of each segment is used again, so both ways give the same result. Few rows take
+    this way; all partial calls of one key are in one partition.
     """
-    return pieces.repartition(HASH).drop(HASH).mapInArrow(_merge_batches, spark_schemas.CALLS)
+    return partial_calls.repartition(HASH).drop(HASH).mapInArrow(_merge_batches, spark_schemas.CALLS)
 
 
 def _convert_batches(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -48,8 +47,8 @@ def _convert_batches(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBat
 def _merge_batches(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     rows = [batch for batch in batches if len(batch)]
     if rows:
-        yield from _call_batches(paired.merge_partial_calls(pa.Table.from_batches(rows)))
+        yield from _call_batches(pairing.merge_partial_calls(pa.Table.from_batches(rows)))
 
 
 def _call_batches(rows: pa.Table) -> list[pa.RecordBatch]:
-    return list(paired.build_calls(rows).cast(CALLS).to_batches())
+    return list(pairing.build_calls(rows).cast(CALLS).to_batches())

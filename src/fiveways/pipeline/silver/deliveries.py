@@ -1,4 +1,4 @@
-"""Publications, and whom they reached."""
+"""Silver table `deliveries`: publications and their deliveries to subscribers."""
 
 from typing import Final
 
@@ -20,46 +20,46 @@ _FIRST_EVENT_COLUMNS: Final = ("at", "seq", "session", "peer", "queued_ns", "siz
 
 
 def deliveries(messages: DataFrame, marks: DataFrame) -> DataFrame:
-    """What became of each publication at each subscriber?
+    """How was each publication delivered to each subscriber?
 
-    One row per publication and subscriber: a link, or in NQ a conversation over all its links. A publication that
-    nobody had subscribed to has none. Where no operation is known, each event is a row, and its publication unknown.
+    One row per publication and subscriber: a session, in NQ over all its connections. A publication without subscribers
+    has no row. Without an operation id, each event is a row with unknown publication.
 
     Columns:
-        date: day of the publication in UTC, or of the first that is known of it
-        run: one life of a hub
-        op: the publication, null if unknown
-        topic: what it was published to
-        publisher_session: link of who published it; null if that was the hub's own process, or an earlier run
-        publisher_protocol: in which protocol
-        published_at: when it came
-        published_seq: the number of its record in the run
-        subscriber_session: link that got it, or should have
-        subscriber_peer: whose that is, null if nobody's
-        subscriber_protocol: in which protocol
-        first_at: when it was first sent, null if never
-        first_seq: the number of the record of that
-        copies: how often it was sent; once each to several subscriptions of one link is once
-        dropped: how often the hub gave up sending it
+        date: UTC day of the publication; if unknown, of the first event
+        run: id of the hub process
+        op: operation id of the publication; null if unknown
+        topic: topic of the publication
+        publisher_session: session of the publisher; null for the hub's own process or an earlier run
+        publisher_protocol: protocol of the publisher
+        published_at: arrival of the publication
+        published_seq: record number of the publication
+        subscriber_session: session of the subscriber
+        subscriber_peer: NQ session or identity of the subscriber; null if anonymous
+        subscriber_protocol: protocol of the subscriber
+        first_at: time of the first sending; null if it was never sent
+        first_seq: record number of the first sending
+        copies: times it was sent; once to each of several subscriptions of a session counts as one
+        dropped: times the hub dropped it
         outcome: delivered, dropped
-        latency_ns: from publication to first sending
-        queued_ns: how long the first sending waited in the hub
+        latency_ns: time from publication to first sending
+        queued_ns: time that the first sending waited in the hub
         size: bytes of the first frame
-        negative_durations: 1 if the latency came out negative, as the clock was set back, and is null; else 0
+        negative_durations: 1 if the latency was negative because the clock was set back, and is null; else 0
     """
-    # All that is said of a publication comes together once, before it is joined and counted.
+    # One shuffle by publication serves both the join and the aggregation.
     sent = _events(messages).unionByName(_drops(marks)).repartition(*_KEY)
     is_nq = F.col("protocol") == "nq"
-    who = F.when(is_nq, F.coalesce("peer", "session")).otherwise(F.col("session"))
+    subscriber = F.when(is_nq, F.coalesce("peer", "session")).otherwise(F.col("session"))
     groups = (
         sent.join(_publications(messages), on=[*_KEY], how="left")
-        .groupBy(*_KEY, "op", who.alias("who"), "protocol", "lone_part", *_PUBLICATION_COLUMNS)
+        .groupBy(*_KEY, "op", subscriber.alias("subscriber"), "protocol", "lone_part", *_PUBLICATION_COLUMNS)
         .agg(*_delivery_aggregates())
     )
     is_sent = F.col("first.is_sent")
     first = {name: F.when(is_sent, F.col(f"first.{name}")) for name in _FIRST_EVENT_COLUMNS}
     latency = first["at"] - F.col("published_at")
-    made = {
+    columns = {
         "date": utc_date(F.coalesce("published_at", "first.at")),
         "topic": F.coalesce("topic", "event_topic"),
         "subscriber_session": F.col("first.session"),
@@ -73,11 +73,13 @@ def deliveries(messages: DataFrame, marks: DataFrame) -> DataFrame:
         "size": first["size"],
         "negative_durations": negative_flag(latency),
     }
-    return groups.select(*(made.get(name, F.col(name)).alias(name) for name in spark_schemas.DELIVERIES.fieldNames()))
+    return groups.select(
+        *(columns.get(name, F.col(name)).alias(name) for name in spark_schemas.DELIVERIES.fieldNames())
+    )
 
 
 def _publications(messages: DataFrame) -> DataFrame:
-    """Return the first message of each publication; NQ may repeat it, and over another link."""
+    """Return the first message of each publication; NQ may repeat it, also over another connection."""
     is_publication = (F.col("kind") == "publish") | ((F.col("kind") == "call") & (F.col("method") == "hub.publish"))
     firsts = (
         messages.filter((F.col("direction") == "in") & F.col("op").isNotNull() & is_publication)
@@ -88,14 +90,14 @@ def _publications(messages: DataFrame) -> DataFrame:
 
 
 def _events(messages: DataFrame) -> DataFrame:
-    """Return what was sent."""
+    """Return events that were sent."""
     rows = messages.filter((F.col("direction") == "out") & (F.col("kind") == "event"))
     return _keyed_events(rows.withColumn("event_topic", F.col("topic")), is_sent=True)
 
 
 def _drops(marks: DataFrame) -> DataFrame:
-    """Return events that were not sent; a call or an answer that was dropped is another matter."""
-    # Without an operation, what names a topic is an event; in HTTP it is the path that is named.
+    """Return events that were dropped; dropped calls and responses are not included."""
+    # Without an operation id, a drop with a topic in `channel` is an event; in HTTP, `channel` is the path.
     names_topic = F.col("channel").isNotNull() & (F.coalesce("transport", F.lit("")) != "http")
     rows = marks.filter((F.col("kind") == "drop") & F.coalesce(F.col("op").startswith("p"), names_topic)).select(
         "*",
@@ -107,12 +109,12 @@ def _drops(marks: DataFrame) -> DataFrame:
 
 
 def _keyed_events(rows: DataFrame, *, is_sent: bool) -> DataFrame:
-    """Where the operation is not known, each is by itself: its place in the journal is its key."""
-    is_alone = F.col("op").isNull()
+    """Add the key: the operation id, or without one the record number, which keeps each event separate."""
+    has_no_op = F.col("op").isNull()
     return rows.select(
         "run",
         F.coalesce("op", F.col("seq").cast("string")).alias("key"),
-        F.when(is_alone, F.col("part")).alias("lone_part"),
+        F.when(has_no_op, F.col("part")).alias("lone_part"),
         F.lit(is_sent).alias("is_sent"),
         F.xxhash64("id").alias("subscription"),
         *("op", "protocol", "event_topic", "at", "seq", "part", "session", "peer", "queued_ns", "size"),
@@ -120,15 +122,15 @@ def _keyed_events(rows: DataFrame, *, is_sent: bool) -> DataFrame:
 
 
 def _delivery_aggregates() -> list[Column]:
-    """Return what is counted of the messages of one row, and the first of them, sent if any was."""
+    """Return the aggregates of the events of a row: counts, and the first event, a sent one if possible."""
     is_sent = F.col("is_sent")
     subscription = F.when(is_sent, F.col("subscription"))
-    # Equal identifiers are one subscription, or one message of NQ: only that makes it a repeat.
-    is_one = F.min(subscription).eqNullSafe(F.max(subscription))
+    # Events with equal identifiers are of one subscription, or one NQ message: only these are repeats.
+    is_repeat = F.min(subscription).eqNullSafe(F.max(subscription))
     copies = count_where(is_sent)
     rest = ("session", "peer", "queued_ns", "size", "is_sent")
     return [
-        F.when(is_one, copies).otherwise(1).cast("int").alias("copies"),
+        F.when(is_repeat, copies).otherwise(1).cast("int").alias("copies"),
         count_where(~is_sent).cast("int").alias("dropped"),
         F.max("event_topic").alias("event_topic"),
         F.min(F.struct(~is_sent, "seq", "part", "at", *rest)).alias("first"),

@@ -1,4 +1,4 @@
-"""Links, from their opening to their end."""
+"""Silver table `sessions`: sessions from open to close."""
 
 from typing import Final
 
@@ -6,41 +6,49 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812
 
 from fiveways.pipeline import spark_schemas
-from fiveways.pipeline.expressions import count_where, duration_or_null, negative_flag, sum_or_zero, utc_date
+from fiveways.pipeline.expressions import (
+    count_where,
+    direction_total,
+    duration_or_null,
+    negative_flag,
+    sum_or_zero,
+    utc_date,
+)
 
 _CONSTANT_COLUMNS: Final = ("node", "protocol", "transport")
-"""What is the same in all rows of one link, but may be missing in some."""
+"""Columns with one value per session, which may be missing in some rows."""
 NO_PROTOCOL: Final = "none"
-"""The protocol of what the journal says of itself."""
+"""Protocol of records about the journal itself."""
 
 
 def sessions(activity: DataFrame, marks: DataFrame) -> DataFrame:
-    """Which links were there, how long, what passed over them, and how did they end?
+    """Which sessions existed, how long, with how much traffic, and how did they end?
 
-    One row per link. One whose opening is not in the data has no `opened_at`, one that is still open no `closed_at`.
+    One row per session; in NQ, one per connection. `opened_at` is null if the opening is not in the data, `closed_at`
+    if the session is still open.
 
     Columns:
-        date: day of its opening in UTC, or of the first that is known of it
-        run: one life of a hub
-        node: the machine
-        session: the link
-        peer: whose it was at last, null if nobody's
-        protocol: which one
-        transport: how it came
-        opened_at: when it was opened
-        closed_at: when it was closed
-        duration_ns: from one to the other
-        close_reason: why it was closed
-        frames_in: frames from the peer, unreadable ones included
+        date: UTC day of the opening; if unknown, of the first record
+        run: id of the hub process
+        node: name of the hub
+        session: name of the session
+        peer: last NQ session or identity; null if anonymous
+        protocol: protocol of the session
+        transport: transport of the session
+        opened_at: time of the opening
+        closed_at: time of the close
+        duration_ns: time from opening to close
+        close_reason: reason of the close
+        frames_in: frames from the peer, including unreadable ones
         frames_out: frames to the peer
-        bytes_in: size of the frames from the peer
-        bytes_out: size of the frames to the peer
+        bytes_in: bytes of the frames from the peer
+        bytes_out: bytes of the frames to the peer
         messages_in: messages from the peer
         messages_out: messages to the peer
-        errors: frames that cannot be read
-        drops: messages that were dropped on the way to the peer
-        denials: requests of the peer that were refused
-        negative_durations: 1 if the duration came out negative, as the clock was set back, and is null; else 0
+        errors: unreadable frames
+        drops: messages to the peer that were dropped
+        denials: requests of the peer that were denied
+        negative_durations: 1 if the duration was negative because the clock was set back, and is null; else 0
     """
     rows = _traffic_rows(activity).unionByName(_mark_rows(marks))
     groups = rows.groupBy("run", "session").agg(
@@ -50,16 +58,16 @@ def sessions(activity: DataFrame, marks: DataFrame) -> DataFrame:
         F.min(_mark_position("open")).alias("opened"),
         F.max(_mark_position("open")).alias("reopened"),
         F.max(_mark_position("close")).alias("end"),
-        *(_direction_total(name, direction) for name in ("frames", "bytes", "messages") for direction in ("in", "out")),
+        *(direction_total(name, direction) for name in ("frames", "bytes", "messages") for direction in ("in", "out")),
         sum_or_zero("errors").alias("errors"),
         count_where(F.col("mark") == "drop").alias("drops"),
         count_where(F.col("mark") == "deny").alias("denials"),
     )
-    # One that was opened again is open, whatever was before.
+    # A session that was opened again after a close is open.
     is_closed = F.col("end.last_seq") > F.coalesce("reopened.last_seq", F.lit(-1))
     closed_at = F.when(is_closed, F.col("end.last_at"))
     lasted = closed_at - F.col("opened.last_at")
-    made = {
+    columns = {
         "date": utc_date(F.coalesce("opened.last_at", "first.first_at")),
         "peer": F.col("last.peer"),
         "opened_at": F.col("opened.last_at"),
@@ -68,7 +76,7 @@ def sessions(activity: DataFrame, marks: DataFrame) -> DataFrame:
         "close_reason": F.when(is_closed, F.col("end.reason")),
         "negative_durations": negative_flag(lasted),
     }
-    return groups.select(*(made.get(name, F.col(name)).alias(name) for name in spark_schemas.SESSIONS.fieldNames()))
+    return groups.select(*(columns.get(name, F.col(name)).alias(name) for name in spark_schemas.SESSIONS.fieldNames()))
 
 
 def _traffic_rows(activity: DataFrame) -> DataFrame:
@@ -95,9 +103,5 @@ def _mark_rows(marks: DataFrame) -> DataFrame:
 
 
 def _mark_position(mark: str) -> Column:
-    """Return where such a mark stands in the run, its time and its reason."""
+    """Return the position, time and reason of the records with this mark."""
     return F.when(F.col("mark") == mark, F.struct("last_seq", "last_at", "reason"))
-
-
-def _direction_total(name: str, direction: str) -> Column:
-    return sum_or_zero(F.when(F.col("direction") == direction, F.col(name))).alias(f"{name}_{direction}")
