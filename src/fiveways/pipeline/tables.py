@@ -192,7 +192,7 @@ def as_page() -> str:
             lines += [
                 f"\n### {table.name}\n",
                 f"{table.question}\n",
-                f"{table.grain}\n",
+                f"{textwrap.fill(table.grain, 100, break_on_hyphens=False)}\n",
                 "| column | meaning |",
                 "| --- | --- |",
             ]

@@ -1,4 +1,4 @@
-"""How full the hub was."""
+"""Section with the load of the hub at its peaks."""
 
 import numpy as np
 import pyarrow as pa
@@ -17,7 +17,7 @@ _PEAKS = {
     "sessions": "Sessions",
     "busiest_second_frames": "Frames in the busiest second",
     "open_calls_max": "Open calls",
-    "busy_refusals": "Refused for being busy",
+    "busy_refusals": "Refused calls (overload)",
 }
 _UNITS = {
     "sessions": "with traffic, per minute",
@@ -28,18 +28,18 @@ _UNITS = {
 Peaks = dict[str, list[float | None]]
 
 
-def capacity(tables: ReportTables, seen: Overview) -> Section:
-    """Return the peaks over time: what the hub had to bear at once."""
+def capacity(tables: ReportTables, overview: Overview) -> Section:
+    """Return the section with the peaks over time."""
     rows = tables["capacity"]
-    lead = "The highest minute of each bucket; what several nodes had is added up."
-    if not rows.num_rows or seen.buckets is None:
-        return Section("capacity", "Capacity", lead, empty_message(tables.note("capacity") or "No minute was seen."))
-    peaks = _peaks(rows, seen.buckets)
-    charts = [_chart(column, values, seen.buckets) for column, values in peaks.items()]
+    lead = "The minute with the highest load in each time bucket, summed over all nodes."
+    if not rows.num_rows or overview.buckets is None:
+        return Section("capacity", "Capacity", lead, empty_message(tables.note("capacity") or "No traffic."))
+    peaks = _peaks(rows, overview.buckets)
+    charts = [_chart(column, values, overview.buckets) for column, values in peaks.items()]
     body = join(
         [
             tag("div", *charts, class_="quarters"),
-            details("Numbers over time", _data_table(peaks, seen.buckets)),
+            details("Numbers over time", _data_table(peaks, overview.buckets)),
             details("Peaks of each node", _nodes(rows)),
         ]
     )
@@ -48,12 +48,12 @@ def capacity(tables: ReportTables, seen: Overview) -> Section:
 
 def _findings(rows: pa.Table) -> list[Finding]:
     refused = column_sum(rows, "busy_refusals")
-    said = "1 call was" if refused == 1 else f"{units.count(refused)} calls were"
+    text = "1 call was" if refused == 1 else f"{units.count(refused)} calls were"
     return (
         [
             Finding(
                 Severity.PROBLEM,
-                sentence(tag("b", "Capacity"), f" {said} refused because somebody was too busy"),
+                sentence(tag("b", "Capacity"), f" {text} refused because the hub or a callee was overloaded"),
                 "capacity",
             )
         ]
@@ -62,38 +62,38 @@ def _findings(rows: pa.Table) -> list[Finding]:
     )
 
 
-def _peaks(rows: pa.Table, cells: axes.TimeBuckets) -> Peaks:
-    """Return, for each bucket, the highest minute; a minute is the sum of its nodes."""
+def _peaks(rows: pa.Table, buckets: axes.TimeBuckets) -> Peaks:
+    """Return the maximum over the minutes of each bucket; a minute is the sum over its nodes."""
     minutes = aggregate(rows, ["minute"], **dict.fromkeys(_PEAKS, "sum"))
-    places = bucket_indexes(minutes, cells)
-    found: Peaks = {}
+    indexes = bucket_indexes(minutes, buckets)
+    peaks: Peaks = {}
     for column in _PEAKS:
         values = pc.fill_null(minutes.column(column), 0).to_numpy()
-        highest = np.full(cells.bucket_count, -1, np.int64)
-        np.maximum.at(highest, places[places >= 0], values[places >= 0])
-        found[column] = [float(each) if each >= 0 else None for each in highest]
-    return found
+        maxima = np.full(buckets.bucket_count, -1, np.int64)
+        np.maximum.at(maxima, indexes[indexes >= 0], values[indexes >= 0])
+        peaks[column] = [float(maximum) if maximum >= 0 else None for maximum in maxima]
+    return peaks
 
 
-def _chart(column: str, values: list[float | None], cells: axes.TimeBuckets) -> Markup:
-    highest = max((each for each in values if each is not None), default=0.0)
-    plot = Chart(
+def _chart(column: str, values: list[float | None], buckets: axes.TimeBuckets) -> Markup:
+    highest = max((value for value in values if value is not None), default=0.0)
+    chart = Chart(
         f"capacity-{column.replace('_', '-')}",
         _PEAKS[column],
         _UNITS[column],
-        f"At the most {units.count(highest)}.",
+        f"Maximum {units.count(highest)}.",
         130,
         "capacity-time-table",
         is_half_width=True,
     )
     scale = axes.linear_scale(highest, lambda value: units.short(value, trim=True), 3)
-    return line_chart(plot, cells, scale, [Series("", "bad" if column == "busy_refusals" else "p50", values)])
+    return line_chart(chart, buckets, scale, [Series("", "bad" if column == "busy_refusals" else "p50", values)])
 
 
-def _data_table(peaks: Peaks, cells: axes.TimeBuckets) -> Markup:
+def _data_table(peaks: Peaks, buckets: axes.TimeBuckets) -> Markup:
     rows = [
-        [text_cell(cells.label(index)), *(number_cell(peaks[column][index]) for column in _PEAKS)]
-        for index in range(cells.bucket_count)
+        [text_cell(buckets.label(index)), *(number_cell(peaks[column][index]) for column in _PEAKS)]
+        for index in range(buckets.bucket_count)
     ]
     columns = parse_headers("|".join(["From (UTC)", *(f"#{title.lower()}" for title in _PEAKS.values())]))
     return render_table(columns, rows, label="Peaks over time", identity="capacity-time-table", is_sortable=False)
@@ -110,14 +110,14 @@ def _nodes(rows: pa.Table) -> Markup:
     shown, more = top_rows(sums, MAX_ROWS, "-frames node")
     cells = [
         [
-            text_cell(row["node"], "not named"),
+            text_cell(row["node"], "unnamed"),
             number_cell(row["frames"]),
             number_cell(row["bytes"], units.size),
             number_cell(row["calls"]),
-            *(number_cell(row[each]) for each in peaks),
+            *(number_cell(row[name]) for name in peaks),
             number_cell(row["busy_refusals"]),
         ]
         for row in shown
     ]
-    columns = parse_headers("Node|#Frames|#Bytes|#Calls|#Sessions|#Busiest second|#Open calls|#Busy refusals")
+    columns = parse_headers("Node|#Frames|#Bytes|#Calls|#Sessions|#Busiest second|#Open calls|#Refused calls")
     return render_table(columns, cells, label="Peaks of each node", more=more)

@@ -1,7 +1,7 @@
-"""Charts over time, as SVG that stretches to the width there is while its words keep their size.
+"""Charts over time as SVG that stretches to the available width, while text keeps its size.
 
-The words stand beside the drawing, in HTML. The values under the pointer are read from the table behind the chart, by
-its number of the bucket, so that they are in the page once.
+Text is HTML beside the drawing. The script reads the values under the pointer from the data table of the chart, so the
+page contains them once.
 """
 
 from collections.abc import Callable, Sequence
@@ -13,12 +13,12 @@ from fiveways.pipeline.report.markup import Markup, join, tag
 _DRAWING_SIZE: Final = 1000
 """Width and height of a drawing in its own units."""
 _LABEL_HEIGHT: Final = 18
-"""Pixels that a name at the end of a line takes."""
+"""Pixels of a label at the end of a line."""
 Values = Sequence[float | None]
 
 
 class Series(NamedTuple):
-    """One line, or one layer: its name, its look, its value in each bucket. Without a name it is the only one."""
+    """One line or layer: its label, CSS class, and value in each bucket. A single series needs no label."""
 
     name: str
     css_class: str
@@ -26,7 +26,7 @@ class Series(NamedTuple):
 
 
 class Chart(NamedTuple):
-    """A chart: what it is called, what it says to whoever cannot see it, and the table behind it."""
+    """Texts and size of a chart, and the id of its data table."""
 
     element_id: str
     title: str
@@ -34,108 +34,109 @@ class Chart(NamedTuple):
     description: str
     height: int = 220
     table_id: str = ""
-    """The table behind it, if that is not of its own name."""
+    """Id of the data table if it is not derived from `element_id`."""
     is_half_width: bool = False
-    """Whether it has half the width, and needs no room for names."""
+    """True for a chart of half width, without labels."""
 
 
-def line_chart(plot: Chart, cells: TimeBuckets, scale: Scale, series: Sequence[Series]) -> Markup:
-    """Return one line for each series. A bucket without a value is a gap."""
-    drawn = []
-    for each in series:
-        path, dots = _line_paths(each.values, cells.bucket_count, scale)
-        drawn += [tag("path", d=path, class_=f"line {each.css_class}")] if path else []
-        drawn += [tag("path", d=dots, class_=f"line {each.css_class} dot")] if dots else []
-    return _frame(plot, cells, scale, drawn, [(_last(each.values, scale), each) for each in series if each.name])
+def line_chart(chart: Chart, buckets: TimeBuckets, scale: Scale, series: Sequence[Series]) -> Markup:
+    """Draw one line for each series, with a gap for buckets without a value."""
+    paths = []
+    for one in series:
+        path, dots = _line_paths(one.values, buckets.bucket_count, scale)
+        paths += [tag("path", d=path, class_=f"line {one.css_class}")] if path else []
+        paths += [tag("path", d=dots, class_=f"line {one.css_class} dot")] if dots else []
+    return _frame(chart, buckets, scale, paths, [(_last(one.values, scale), one) for one in series if one.name])
 
 
-def stacked_chart(plot: Chart, cells: TimeBuckets, axis: Callable[[float], Scale], series: Sequence[Series]) -> Markup:
-    """Return the series one on top of the other, the first at the bottom."""
-    floor = [0.0] * cells.bucket_count
+def stacked_chart(
+    chart: Chart, buckets: TimeBuckets, axis: Callable[[float], Scale], series: Sequence[Series]
+) -> Markup:
+    """Draw the series as stacked layers, the first one at the bottom."""
+    floor = [0.0] * buckets.bucket_count
     edges = [floor]
-    for each in series:
-        floor = [low + (value or 0.0) for low, value in zip(floor, each.values, strict=True)]
+    for layer in series:
+        floor = [low + (value or 0.0) for low, value in zip(floor, layer.values, strict=True)]
         edges.append(floor)
     scale = axis(max(floor, default=0.0))
-    drawn, ends = [], []
-    for low, high, each in zip(edges, edges[1:], series, strict=False):
-        drawn.append(tag("path", d=_band_path(low, high, scale), class_=f"band {each.css_class}"))
-        ends.append((scale.position((_recent_mean(low) + _recent_mean(high)) / 2), each))
-    return _frame(plot, cells, scale, drawn, [end for end in ends if end[1].name])
+    paths, ends = [], []
+    for low, high, layer in zip(edges, edges[1:], series, strict=False):
+        paths.append(tag("path", d=_band_path(low, high, scale), class_=f"band {layer.css_class}"))
+        ends.append((scale.position((_recent_mean(low) + _recent_mean(high)) / 2), layer))
+    return _frame(chart, buckets, scale, paths, [end for end in ends if end[1].name])
 
 
 def _frame(
-    plot: Chart, cells: TimeBuckets, scale: Scale, drawn: Sequence[Markup], ends: Sequence[tuple[float, Series]]
+    chart: Chart, buckets: TimeBuckets, scale: Scale, paths: Sequence[Markup], ends: Sequence[tuple[float, Series]]
 ) -> Markup:
-    marks = [tag("path", d=f"M0 {_y(each.position)}H{_DRAWING_SIZE}", class_="mark") for each in scale.ticks]
+    marks = [tag("path", d=f"M0 {_y(tick.position)}H{_DRAWING_SIZE}", class_="mark") for tick in scale.ticks]
     svg = tag(
         "svg",
-        tag("title", plot.title, id=f"{plot.element_id}-title"),
-        tag("desc", plot.description, id=f"{plot.element_id}-desc"),
+        tag("title", chart.title, id=f"{chart.element_id}-title"),
+        tag("desc", chart.description, id=f"{chart.element_id}-desc"),
         *marks,
-        *drawn,
+        *paths,
         viewBox=f"0 0 {_DRAWING_SIZE} {_DRAWING_SIZE}",
         preserveAspectRatio="none",
         role="img",
-        aria_labelledby=f"{plot.element_id}-title {plot.element_id}-desc",
+        aria_labelledby=f"{chart.element_id}-title {chart.element_id}-desc",
     )
     area = tag(
         "div",
         svg,
         class_="area",
-        data_table=plot.table_id or f"{plot.element_id}-table",
-        style=f"height:{plot.height}px",
+        data_table=chart.table_id or f"{chart.element_id}-table",
+        style=f"height:{chart.height}px",
     )
-    ys = [tag("span", each.label, style=f"bottom:{100 * each.position:.2f}%") for each in scale.ticks]
+    ys = [tag("span", tick.label, style=f"bottom:{100 * tick.position:.2f}%") for tick in scale.ticks]
     return tag(
         "figure",
-        tag("figcaption", tag("b", plot.title), " ", tag("span", plot.unit, class_="unit")),
+        tag("figcaption", tag("b", chart.title), " ", tag("span", chart.unit, class_="unit")),
         tag(
             "div",
             tag("div", *ys, class_="ys", aria_hidden="true"),
             area,
-            _series_labels(ends, plot.height),
-            tag("div", *_xs(cells, 6 if plot.is_half_width else 12), class_="xs", aria_hidden="true"),
-            class_="plot bare" if plot.is_half_width else "plot",
+            _series_labels(ends, chart.height),
+            tag("div", *_xs(buckets, 6 if chart.is_half_width else 12), class_="xs", aria_hidden="true"),
+            class_="chart bare" if chart.is_half_width else "chart",
         ),
         class_="chart",
     )
 
 
-def _xs(cells: TimeBuckets, most: int) -> list[Markup]:
-    marks = time_ticks(cells, most)
+def _xs(buckets: TimeBuckets, max_ticks: int) -> list[Markup]:
     return [
         tag(
             "span",
-            tag("span", each.label),
-            tag("b", each.below) if each.below else Markup(),
-            style=f"left:{100 * each.position:.2f}%",
-            # Every other one gives way on a narrow screen, but never one that names the day.
-            class_="extra" if index % 2 and not each.below else None,
+            tag("span", tick.label),
+            tag("b", tick.below) if tick.below else Markup(),
+            style=f"left:{100 * tick.position:.2f}%",
+            # A narrow screen hides every second tick, but none with a date.
+            class_="extra" if index % 2 and not tick.below else None,
         )
-        for index, each in enumerate(marks)
+        for index, tick in enumerate(time_ticks(buckets, max_ticks))
     ]
 
 
 def _series_labels(ends: Sequence[tuple[float, Series]], height: int) -> Markup:
-    """Return the names of the series, each as near to its end as the others let it."""
+    """Return the labels of the series, each as close to its end as the other labels allow."""
     if not ends:
         return Markup()
-    # Of layers without height the first stays at the bottom.
-    inwards = sorted(ends, key=lambda end: end[0])[::-1]
-    tops = separate_labels([height * (1 - place) - _LABEL_HEIGHT / 2 for place, _ in inwards], height)
+    # Among layers without height, the first one stays at the bottom.
+    from_top = sorted(ends, key=lambda end: end[0])[::-1]
+    tops = separate_labels([height * (1 - position) - _LABEL_HEIGHT / 2 for position, _ in from_top], height)
     names = [
-        tag("li", tag("i", class_=f"key {each.css_class}"), each.name, style=f"top:{top:.0f}px")
-        for top, (_, each) in zip(tops, inwards, strict=True)
+        tag("li", tag("i", class_=f"key {series.css_class}"), series.name, style=f"top:{top:.0f}px")
+        for top, (_, series) in zip(tops, from_top, strict=True)
     ]
     return tag("ul", *names, class_="ends", style=f"height:{height}px")
 
 
 def separate_labels(tops: Sequence[float], height: float) -> list[float]:
-    """Return places that rise, moved so that no two lines of text overlap, and within the height if they fit."""
+    """Move sorted label positions so that no two overlap, and within the height if they fit."""
     moved: list[float] = []
     for top in tops:
-        moved.append(max([top, *(each + _LABEL_HEIGHT for each in moved[-1:])]))
+        moved.append(max([top, *(previous + _LABEL_HEIGHT for previous in moved[-1:])]))
     bottom = height - _LABEL_HEIGHT
     for index in range(len(moved) - 1, -1, -1):
         moved[index] = min(moved[index], bottom)
@@ -144,7 +145,7 @@ def separate_labels(tops: Sequence[float], height: float) -> list[float]:
 
 
 def _line_paths(values: Values, buckets: int, scale: Scale) -> tuple[str, str]:
-    """Return the line, and the values that have no neighbour, as lines of no length: their round ends are dots."""
+    """Return the path of a line, and dots for values without a neighbour: lines of no length with round ends."""
     path: list[str] = []
     dots: list[str] = []
     was_there = False
@@ -162,7 +163,7 @@ def _line_paths(values: Values, buckets: int, scale: Scale) -> tuple[str, str]:
 
 
 def _band_path(low: Values, high: Values, scale: Scale) -> str:
-    """Return the outline of a layer, in steps: forth along its upper edge, back along the lower."""
+    """Return the outline of a layer in steps, along its upper edge and back along the lower one."""
     buckets = len(high)
     xs = [f"{_DRAWING_SIZE * index / buckets:.1f}" for index in range(buckets + 1)]
     forth = [f"V{_y(scale.position(high[index] or 0))}H{xs[index + 1]}" for index in range(buckets)]
@@ -170,8 +171,8 @@ def _band_path(low: Values, high: Values, scale: Scale) -> str:
     return f"M0 {_DRAWING_SIZE}{join(forth)}{join(back)}Z"
 
 
-def _y(place: float) -> str:
-    return f"{_DRAWING_SIZE * (1 - place):.0f}"
+def _y(position: float) -> str:
+    return f"{_DRAWING_SIZE * (1 - position):.0f}"
 
 
 def _last(values: Values, scale: Scale) -> float:
@@ -179,6 +180,6 @@ def _last(values: Values, scale: Scale) -> float:
 
 
 def _recent_mean(edge: Values) -> float:
-    """Return the mean of the last few buckets; the very last one is often thin."""
-    tail = [each or 0.0 for each in edge[-max(1, len(edge) // 12) :]]
+    """Return the mean of the last few buckets, because the very last one may be incomplete."""
+    tail = [value or 0.0 for value in edge[-max(1, len(edge) // 12) :]]
     return sum(tail) / len(tail)

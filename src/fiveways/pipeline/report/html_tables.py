@@ -1,4 +1,4 @@
-"""Tables of numbers, in the page and behind its charts."""
+"""HTML tables of the page and of the data behind its charts."""
 
 from collections.abc import Callable, Sequence
 from typing import Final, NamedTuple
@@ -7,11 +7,11 @@ from fiveways.pipeline.report import units
 from fiveways.pipeline.report.markup import Markup, join, name_markup, tag, to_markup
 
 MAX_ROWS: Final = 20
-"""Rows of a table that are shown; how many more there are is said."""
+"""Maximum rows of a table in the page; the number of further rows is shown below it."""
 
 
 class Cell(NamedTuple):
-    """What stands in one field of a table, and what it is sorted by if that is a number."""
+    """Cell of a table, with the number to sort by if it has one."""
 
     content: Markup
     number: float | None = None
@@ -19,30 +19,30 @@ class Cell(NamedTuple):
 
 
 def text_cell(value: str | None, none: str = units.NO_VALUE) -> Cell:
-    """Return a field with a name or a word that came from outside."""
+    """Return a cell with a text from the data."""
     return Cell(name_markup(value, none=none))
 
 
 def number_cell(value: float | None, show: Callable[[float | None], str] = units.count) -> Cell:
-    """Return a field with a number."""
+    """Return a cell with a number."""
     return Cell(to_markup(show(value)), value, is_number=True)
 
 
 def bar_cell(
     value: float | None,
-    most: float,
+    maximum: float,
     show: Callable[[float | None], str] = units.count,
     *,
     kind: str = "",
     is_small: bool = False,
 ) -> Cell:
-    """Return a field with a number, and a bar as long as it is big."""
-    length = 0.0 if not value or most <= 0 else max(1.0, min(100.0, 100 * value / most))
-    drawn = tag("i", style=f"width:{length:.1f}%", class_=kind or None)
+    """Return a cell with a number and a bar of proportional length."""
+    length = 0.0 if not value or maximum <= 0 else max(1.0, min(100.0, 100 * value / maximum))
+    bar = tag("i", style=f"width:{length:.1f}%", class_=kind or None)
     return Cell(
         tag(
             "span",
-            tag("span", drawn, class_="bar", aria_hidden="true"),
+            tag("span", bar, class_="bar", aria_hidden="true"),
             tag("span", show(value)),
             class_="barred small" if is_small else "barred",
         ),
@@ -52,20 +52,20 @@ def bar_cell(
 
 
 class ColumnHeader(NamedTuple):
-    """What stands above a column. What is `extra` gives way on a narrow screen."""
+    """Header of a column. An optional column is hidden on a narrow screen."""
 
     title: str
-    """If it is `Markup`, it is a drawing, and nothing can be sorted by what stands below it."""
+    """Title; a `Markup` title is a drawing, and its column cannot be sorted by."""
     is_number: bool = False
     is_optional: bool = False
     hint: str = ""
 
 
 def parse_headers(titles: str) -> list[ColumnHeader]:
-    """Return the heads that a text names, with `|` between them: `#` begins one over numbers, `?` one that may go."""
+    """Parse headers separated by `|`; the prefix `#` means a column of numbers, `?` an optional one."""
     return [
-        ColumnHeader(each.strip().lstrip("#?"), "#" in each.strip()[:2], "?" in each.strip()[:2])
-        for each in titles.split("|")
+        ColumnHeader(title.strip().lstrip("#?"), "#" in title.strip()[:2], "?" in title.strip()[:2])
+        for title in titles.split("|")
     ]
 
 
@@ -78,20 +78,20 @@ def render_table(
     more: int = 0,
     is_sortable: bool = True,
 ) -> Markup:
-    """Return a table, with a line below it if there are `more` rows than these."""
-    top = tag("tr", *(_header_cell(column) for column in columns))
+    """Return a table, with a line below it if there are `more` rows."""
+    head = tag("tr", *(_header_cell(column) for column in columns))
     body = join(tag("tr", *map(_body_cell, row, columns, [is_sortable] * len(columns))) for row in rows)
     caption = tag("caption", label, class_="unseen")
-    drawn = tag(
+    table = tag(
         "table",
         caption,
-        tag("thead", top),
+        tag("thead", head),
         tag("tbody", body),
         id=identity,
         class_="series" if not is_sortable else "sortable" if len(rows) > 1 else None,
     )
     below = tag("p", f"and {units.count(more)} more", class_="more") if more > 0 else Markup()
-    return join([tag("div", drawn, class_="scroll"), below])
+    return join([tag("div", table, class_="scroll"), below])
 
 
 def _header_cell(column: ColumnHeader) -> Markup:
@@ -117,5 +117,5 @@ def _classes(column: ColumnHeader) -> str | None:
 
 
 def details(summary: str, *content: Markup, is_open: bool = False) -> Markup:
-    """Return what is shown when it is asked for."""
+    """Return a collapsible element."""
     return tag("details", tag("summary", summary), *content, open=is_open)

@@ -1,4 +1,4 @@
-"""How long calls took and how many failed, over time."""
+"""Section with latency and failures of calls over time."""
 
 from fiveways.pipeline.report import axes, units
 from fiveways.pipeline.report.charts import Chart, Series, line_chart, stacked_chart
@@ -10,72 +10,73 @@ from fiveways.pipeline.report.table_reader import ReportTables
 
 _HIGH_ERROR_RATE, _ALARMING_ERROR_RATE = 0.01, 0.05
 _ESTIMATE_NOTE = (
-    "The calls themselves are not at hand, or too many: percentiles are estimated from those of each method and minute."
+    "Percentiles are estimated from those of each method and minute, because the table calls is missing or too large."
 )
 
 
-def latency(tables: ReportTables, seen: Overview) -> Section:
-    """Return the percentiles of all calls over time, and the share that failed."""
-    lead = "From a request's arrival at the hub to the answer's departure, all methods together."
-    if not seen.all_calls or seen.buckets is None:
-        body = empty_message(tables.note("slo") or "No call was seen.")
+def latency(tables: ReportTables, overview: Overview) -> Section:
+    """Return the section with latency percentiles and the share of failed calls over time."""
+    lead = "Time from the arrival of a request at the hub to the sending of its response, over all methods."
+    if not overview.all_calls or overview.buckets is None:
+        body = empty_message(tables.note("slo") or "No calls.")
         return Section("latency", "Calls over time", lead, body)
     body = join(
         [
-            _percentile_chart(seen, seen.buckets),
-            "" if seen.is_exact else empty_message(_ESTIMATE_NOTE),
-            _failure_chart(seen, seen.buckets),
-            details("Numbers over time", _data_table(seen, seen.buckets)),
+            _percentile_chart(overview, overview.buckets),
+            "" if overview.is_exact else empty_message(_ESTIMATE_NOTE),
+            _failure_chart(overview, overview.buckets),
+            details("Numbers over time", _data_table(overview, overview.buckets)),
         ]
     )
-    return Section("latency", "Calls over time", lead, body, _findings(seen))
+    return Section("latency", "Calls over time", lead, body, _findings(overview))
 
 
-def _findings(seen: Overview) -> list[Finding]:
-    calls, errors = seen.all_calls, seen.all_errors
+def _findings(overview: Overview) -> list[Finding]:
+    calls, errors = overview.all_calls, overview.all_errors
     rate = errors / calls
     if rate < _HIGH_ERROR_RATE:
         return []
-    weight = Severity.PROBLEM if rate >= _ALARMING_ERROR_RATE else Severity.NOTE
-    said = sentence(
+    severity = Severity.PROBLEM if rate >= _ALARMING_ERROR_RATE else Severity.NOTE
+    text = sentence(
         tag("b", "Failures"),
         f" {units.percent(rate)} of all calls failed ({units.count(errors)} of {units.count(calls)})",
     )
-    return [Finding(weight, said, "latency")]
+    return [Finding(severity, text, "latency")]
 
 
-def _percentile_chart(seen: Overview, cells: axes.TimeBuckets) -> Markup:
-    known = [value for times in seen.bucket_times for value in times[:3] if value is not None]
+def _percentile_chart(overview: Overview, buckets: axes.TimeBuckets) -> Markup:
+    known = [value for times in overview.bucket_times for value in times[:3] if value is not None]
     if not known:
-        return empty_message("No call was answered, so there is no latency.")
+        return empty_message("No call got a response, so there is no latency.")
     scale = axes.logarithmic_scale(min(known), max(known))
     series = [
-        Series(name, name, [times[index] for times in seen.bucket_times])
+        Series(name, name, [times[index] for times in overview.bucket_times])
         for index, name in enumerate(("p50", "p95", "p99"))
     ]
-    p50, p95, p99, longest = (units.duration(each) for each in seen.all_times)
-    plot = Chart(
+    p50, p95, p99, longest = (units.duration(time) for time in overview.all_times)
+    chart = Chart(
         "latency-time",
         "Latency",
-        f"percentiles of {cells.width_text}, logarithmic scale",
-        f"Over all the time p50 is {p50}, p95 {p95}, p99 {p99}, the longest {longest}.",
+        f"percentiles per {buckets.width_text}, logarithmic scale",
+        f"Over the whole time: p50 {p50}, p95 {p95}, p99 {p99}, maximum {longest}.",
         240,
     )
-    return line_chart(plot, cells, scale, series)
+    return line_chart(chart, buckets, scale, series)
 
 
-def _failure_chart(seen: Overview, cells: axes.TimeBuckets) -> Markup:
-    shares = [errors / calls if calls else 0.0 for calls, errors in zip(seen.calls, seen.errors, strict=True)]
-    plot = Chart(
+def _failure_chart(overview: Overview, buckets: axes.TimeBuckets) -> Markup:
+    shares = [errors / calls if calls else 0.0 for calls, errors in zip(overview.calls, overview.errors, strict=True)]
+    total = units.share(sum(overview.errors), sum(overview.calls))
+    chart = Chart(
         "errors-time",
-        "Calls that failed",
+        "Failed calls",
         "share of all calls",
-        f"{units.share(sum(seen.errors), sum(seen.calls))} of the calls failed, at most {units.percent(max(shares))}.",
+        f"{total} of the calls failed, maximum {units.percent(max(shares))}.",
         90,
         "latency-time-table",
     )
     return stacked_chart(
-        plot, cells, lambda top: axes.linear_scale(min(1.0, top), _axis_percent, 2), [Series("", "bad", shares)]
+        chart, buckets, lambda top: axes.linear_scale(min(1.0, top), _axis_percent, 2), [Series("", "bad", shares)]
     )
 
 
@@ -83,20 +84,20 @@ def _axis_percent(value: float) -> str:
     return f"{units.digits(100 * value, trim=True)}{units.NO_BREAK_SPACE}%"
 
 
-def _data_table(seen: Overview, cells: axes.TimeBuckets) -> Markup:
+def _data_table(overview: Overview, buckets: axes.TimeBuckets) -> Markup:
     rows = []
-    for index in range(cells.bucket_count):
-        calls, errors = seen.calls[index], seen.errors[index]
+    for index in range(buckets.bucket_count):
+        calls, errors = overview.calls[index], overview.errors[index]
         failed = errors / calls if calls else None
-        times = [number_cell(each, units.duration) for each in seen.bucket_times[index]]
+        times = [number_cell(time, units.duration) for time in overview.bucket_times[index]]
         rows.append(
             [
-                text_cell(cells.label(index)),
+                text_cell(buckets.label(index)),
                 *times,
                 number_cell(calls),
                 number_cell(errors),
                 number_cell(failed, units.percent),
             ]
         )
-    columns = parse_headers("From (UTC)|#p50|#p95|#p99|#longest|#calls|#failed|#share failed")
+    columns = parse_headers("From (UTC)|#p50|#p95|#p99|#max|#calls|#failed|#share failed")
     return render_table(columns, rows, label="Calls over time", identity="latency-time-table", is_sortable=False)

@@ -1,7 +1,7 @@
-"""Percentiles of millions of times by group, in little memory.
+"""Histogram of latencies by group, with constant memory.
 
-Times are counted in bins a quarter of a percent wide. What is returned is the longest time seen in the bin, so that
-few times give exact percentiles, and many give them within the width.
+Latencies are counted in bins a quarter of a percent wide. A percentile is the maximum latency in its bin, so it is
+exact for few latencies and within the width of a bin for many.
 """
 
 import math
@@ -18,12 +18,12 @@ _BINS: Final = 63 * _BINS_PER_OCTAVE
 QUANTILES: Final = (0.5, 0.95, 0.99)
 _KNOWN_QUANTILES: Final = (0.0, *QUANTILES, 1.0)
 _SLICES_PER_INTERVAL: Final = (10, 18, 4, 2)
-"""Into how many parts the calls between two known percentiles are cut."""
+"""Number of slices between two known percentiles."""
 _ROWS_PER_STEP: Final = 1 << 16
 
 
 class LatencyHistogram:
-    """Times in ns of `groups` groups."""
+    """Histograms of latencies in ns, one per group."""
 
     def __init__(self, groups: int) -> None:
         self._counts = np.zeros((groups, _BINS))
@@ -31,7 +31,7 @@ class LatencyHistogram:
         self._is_exact = True
 
     def add(self, groups: Int64Array, times: Int64Array, weights: Float64Array | None = None) -> None:
-        """Count times, each in its group; a negative group counts nowhere. Weights make it an estimate."""
+        """Add latencies to their groups; negative groups are ignored. Weights make the percentiles estimates."""
         inside = groups >= 0
         groups, times = groups[inside], times[inside]
         bins = np.minimum(np.log2(np.maximum(times, 1)) * _BINS_PER_OCTAVE, _BINS - 1).astype(np.int64)
@@ -40,12 +40,12 @@ class LatencyHistogram:
         self._is_exact = self._is_exact and weights is None
 
     def totals(self) -> Float64Array:
-        """Return how many times each group has."""
+        """Return the number of latencies in each group."""
         sums: Float64Array = self._counts.sum(axis=1)
         return sums
 
     def percentiles(self, group: int | None = None) -> list[int | None]:
-        """Return p50, p95, p99 and the longest, by nearest rank, of one group or of all; None if there is no time."""
+        """Return p50, p95, p99 and maximum by nearest rank, of one group or of all; None without latencies."""
         counts = self._counts.sum(axis=0) if group is None else self._counts[group]
         sums = np.cumsum(counts)
         total = float(sums[-1])
@@ -54,28 +54,28 @@ class LatencyHistogram:
         ranks = [quantile * total for quantile in (*QUANTILES, 1.0)]
         if self._is_exact:
             ranks = [float(math.ceil(rank - 1e-6)) for rank in ranks]
-        # A hair less: weights that are fractions do not add up to what they should.
-        places = np.searchsorted(sums, np.array(ranks) * (1 - 1e-9))
-        return [int(self._bin_maxima[place]) for place in places]
+        # Fractional weights may add up to slightly less than the total.
+        indexes = np.searchsorted(sums, np.array(ranks) * (1 - 1e-9))
+        return [int(self._bin_maxima[index]) for index in indexes]
 
 
-def add_estimates(spread: LatencyHistogram, groups: Int64Array, calls: Int64Array, known: list[Int64Array]) -> None:
-    """Count calls of which only p50, p95, p99 and the longest are known: an estimate.
+def add_estimates(histogram: LatencyHistogram, groups: Int64Array, calls: Int64Array, known: list[Int64Array]) -> None:
+    """Add an estimate for calls of which only p50, p95, p99 and maximum are known.
 
-    Between two of them times are taken to rise evenly on a logarithmic scale, and below p50 to begin at half of it.
+    Between two of these, latencies are assumed to be spaced evenly on a logarithmic scale; below p50, from half of it.
     """
     for begin in range(0, len(groups), _ROWS_PER_STEP):
         rows = slice(begin, begin + _ROWS_PER_STEP)
-        logs = [np.log2(np.maximum(each[rows], 1)) for each in known]
+        logs = [np.log2(np.maximum(column[rows], 1)) for column in known]
         logs = [logs[0] - 1, *logs]
         times, weights = [], []
-        for place, slices in enumerate(_SLICES_PER_INTERVAL):
-            low, high = logs[place], logs[place + 1]
-            share = (_KNOWN_QUANTILES[place + 1] - _KNOWN_QUANTILES[place]) / slices
+        for interval, slices in enumerate(_SLICES_PER_INTERVAL):
+            low, high = logs[interval], logs[interval + 1]
+            share = (_KNOWN_QUANTILES[interval + 1] - _KNOWN_QUANTILES[interval]) / slices
             times += [np.exp2(low + (high - low) * index / slices) for index in range(1, slices)]
-            times.append(known[place][rows].astype(np.float64))
+            times.append(known[interval][rows].astype(np.float64))
             weights += [calls[rows] * share] * slices
-        spread.add(
+        histogram.add(
             np.tile(groups[rows], sum(_SLICES_PER_INTERVAL)),
             np.rint(np.concatenate(times)).astype(np.int64),
             np.concatenate(weights),

@@ -1,4 +1,4 @@
-"""A graph in layers, drawn: nodes in columns, and curves as thick as what flows along them."""
+"""Drawing of a layered graph: nodes in columns, joined by curves as wide as their number of calls."""
 
 import math
 from collections.abc import Sequence
@@ -13,16 +13,16 @@ _ROW: Final = 38
 _GAP: Final = 10
 _TOP: Final = 26
 _MAX_EDGE_WIDTH: Final = 34.0
-"""Of all that flows through the busiest node."""
+"""Width of an edge with all calls of the busiest node."""
 _FAILING_RATE: Final = 0.05
 _MIN_CALLS: Final = 20
-"""Calls before their share of failures says anything."""
+"""Minimum calls for a meaningful share of failures."""
 _MAX_LABEL_LENGTH: Final = 34
 """Characters that fit into a box."""
 
 
 class Node(NamedTuple):
-    """One caller, method or callee; or the rest of them."""
+    """One caller, method or callee, or the rest of them."""
 
     name: str
     kind: str
@@ -32,14 +32,14 @@ class Node(NamedTuple):
 
 
 class Layer(NamedTuple):
-    """One column of nodes."""
+    """Column of nodes."""
 
     title: str
     nodes: list[Node]
 
 
 class Edge(NamedTuple):
-    """What flows from a node of one column to one of the next."""
+    """Calls between nodes of neighbouring columns."""
 
     left: int
     right: int
@@ -48,11 +48,11 @@ class Edge(NamedTuple):
 
 
 Tops = list[float]
-"""Where each node of a column begins."""
+"""Vertical position of each node of a column."""
 
 
 def draw_graph(layers: Sequence[Layer], edges: Sequence[Sequence[Edge]]) -> Markup:
-    """Return the drawing."""
+    """Draw the graph with a legend."""
     orders = _order_layers(layers, edges)
     height = max(len(layer.nodes) for layer in layers) * (_ROW + _GAP) - _GAP + _TOP
     tops = [_node_tops(order, height) for order in orders]
@@ -65,7 +65,7 @@ def draw_graph(layers: Sequence[Layer], edges: Sequence[Sequence[Edge]]) -> Mark
         ends = _edge_positions([(edge.right, edge.left, edge.calls) for edge in between], columns[::-1], scale)
         lines = [(lefts[index] + _BOX, start, lefts[index + 1], end) for start, end in zip(starts, ends, strict=True)]
         nodes = (layers[index].nodes, layers[index + 1].nodes)
-        # The thin ones are drawn last, or they could not be seen.
+        # Thin edges are drawn last, on top of thick ones.
         for edge, line in sorted(zip(between, lines, strict=True), key=lambda pair: -pair[0].calls):
             curves.append(_draw_edge(edge, line, _edge_width(edge.calls, scale), nodes))
     boxes = [
@@ -77,11 +77,11 @@ def draw_graph(layers: Sequence[Layer], edges: Sequence[Sequence[Edge]]) -> Mark
         tag("text", layer.title, x=f"{left:.0f}", y="14", class_="title")
         for layer, left in zip(layers, lefts, strict=True)
     ]
-    described = ", ".join(f"{len(layer.nodes)} {layer.title}" for layer in layers)
+    description = ", ".join(f"{len(layer.nodes)} {layer.title}" for layer in layers)
     svg = tag(
         "svg",
         tag("title", "Service graph", id="services-title"),
-        tag("desc", f"{described}; the table below has the numbers.", id="services-desc"),
+        tag("desc", f"{description}; the table below has the numbers.", id="services-desc"),
         *titles,
         tag("g", *curves, class_="edges"),
         *boxes,
@@ -90,23 +90,23 @@ def draw_graph(layers: Sequence[Layer], edges: Sequence[Sequence[Edge]]) -> Mark
         aria_labelledby="services-title services-desc",
         class_="graph",
     )
-    legend = tag("p", f"Dashed and marked ▲: {_FAILING_RATE:.0%} or more fail.", class_="legend")
+    legend = tag("p", f"Dashed and marked ▲: {_FAILING_RATE:.0%} or more of the calls fail.", class_="legend")
     return join([tag("div", svg, class_="scroll"), legend])
 
 
 def _order_layers(layers: Sequence[Layer], edges: Sequence[Sequence[Edge]]) -> list[list[int]]:
-    """Return each column from top to bottom: methods as they come, the others near what they are joined with."""
+    """Return the order of nodes in each column: methods as they are, callers and callees near their methods."""
     middle = list(range(len(layers[1].nodes)))
     left = _order_by_neighbours(layers[0], [(edge.left, edge.right, edge.calls) for edge in edges[0]])
     right = _order_by_neighbours(layers[2], [(edge.right, edge.left, edge.calls) for edge in edges[1]])
     return [left, middle, right]
 
 
-def _order_by_neighbours(layer: Layer, joined: Sequence[tuple[int, int, int]]) -> list[int]:
-    """Return the nodes by the mean place of those on the other side; the rest of them stays last."""
+def _order_by_neighbours(layer: Layer, links: Sequence[tuple[int, int, int]]) -> list[int]:
+    """Order nodes by the mean position of their neighbours; the rest node stays last."""
     sums = [0.0] * len(layer.nodes)
     weights = [0.0] * len(layer.nodes)
-    for own, other, calls in joined:
+    for own, other, calls in links:
         weight = math.sqrt(calls)
         sums[own] += other * weight
         weights[own] += weight
@@ -118,8 +118,8 @@ def _node_tops(order: list[int], height: float) -> Tops:
     taken = len(order) * (_ROW + _GAP) - _GAP
     begin = _TOP + (height - _TOP - taken) / 2
     tops = [0.0] * len(order)
-    for place, index in enumerate(order):
-        tops[index] = begin + place * (_ROW + _GAP)
+    for position, index in enumerate(order):
+        tops[index] = begin + position * (_ROW + _GAP)
     return tops
 
 
@@ -127,18 +127,18 @@ def _edge_width(calls: int, scale: float) -> float:
     return max(0.8, calls * scale)
 
 
-def _edge_positions(joined: Sequence[tuple[int, int, int]], columns: tuple[Tops, Tops], scale: float) -> list[float]:
-    """Return where each edge touches its own node: side by side, in the order of their other ends."""
-    found = [0.0] * len(joined)
+def _edge_positions(links: Sequence[tuple[int, int, int]], columns: tuple[Tops, Tops], scale: float) -> list[float]:
+    """Return where each edge touches its node: side by side, in the order of the other ends."""
+    positions = [0.0] * len(links)
     for node, top in enumerate(columns[0]):
-        own = [index for index, (here, _, _) in enumerate(joined) if here == node]
-        own.sort(key=lambda index: columns[1][joined[index][1]])
-        widths = [_edge_width(joined[index][2], scale) for index in own]
+        own = [index for index, (here, _, _) in enumerate(links) if here == node]
+        own.sort(key=lambda index: columns[1][links[index][1]])
+        widths = [_edge_width(links[index][2], scale) for index in own]
         at = top + _ROW / 2 - sum(widths) / 2
         for index, width in zip(own, widths, strict=True):
-            found[index] = at + width / 2
+            positions[index] = at + width / 2
             at += width
-    return found
+    return positions
 
 
 def _draw_edge(
@@ -149,14 +149,14 @@ def _draw_edge(
     nodes = (ends[0][edge.left], ends[1][edge.right])
     names = [shorten(escape_invisible(node.name), 60) for node in nodes]
     is_rest = any(node.is_rest for node in nodes)
-    said = f"{names[0]} → {names[1]}: {units.count(edge.calls)} calls, {units.share(edge.errors, edge.calls)} failed"
-    drawn = tag(
+    text = f"{names[0]} → {names[1]}: {units.count(edge.calls)} calls, {units.share(edge.errors, edge.calls)} failed"
+    path = tag(
         "path",
         d=f"M{x1:.0f} {y1:.1f}C{middle:.0f} {y1:.1f} {middle:.0f} {y2:.1f} {x2:.0f} {y2:.1f}",
         stroke_width=f"{thick:.1f}",
         class_="bad" if _is_failing(edge.calls, edge.errors) and not is_rest else None,
     )
-    return tag("g", tag("title", said), drawn)
+    return tag("g", tag("title", text), path)
 
 
 def _is_failing(calls: int, errors: int) -> bool:
@@ -168,12 +168,12 @@ def _draw_node(node: Node, left: float, top: float) -> Markup:
     numbers = [tag("tspan", " · ".join(escape_invisible(shorten(part, 20)) for part in parts if part))]
     if _is_failing(node.calls, node.errors):
         numbers.append(tag("tspan", f"  ▲ {units.share(node.errors, node.calls)}", class_="bad"))
-    seen = escape_invisible(node.name)
+    name = escape_invisible(node.name)
     return tag(
         "g",
-        tag("title", shorten(seen, 240)),
+        tag("title", shorten(name, 240)),
         tag("rect", width=str(_BOX), height=str(_ROW), rx="5"),
-        tag("text", shorten(seen, _MAX_LABEL_LENGTH), x="10", y="16", class_="what"),
+        tag("text", shorten(name, _MAX_LABEL_LENGTH), x="10", y="16", class_="what"),
         tag("text", *numbers, x="10", y="31", class_="how"),
         transform=f"translate({left:.0f} {top:.0f})",
         class_="node rest" if node.is_rest else "node",

@@ -1,4 +1,4 @@
-"""The slowest methods, those that fail most, and why they do."""
+"""Section with the slowest methods, the methods that fail most, and the reasons of failures."""
 
 from typing import Final
 
@@ -24,22 +24,22 @@ from fiveways.pipeline.report.section import Finding, Section, Severity, empty_m
 from fiveways.pipeline.report.table_reader import ReportTables
 
 _MAX_ROWS: Final = 12
-_NO_METHOD: Final = "(not known)"
+_NO_METHOD: Final = "(unknown)"
 _FAILING_RATE: Final = 0.05
 _MIN_CALLS: Final = 20
-"""Calls of a method before its share of failures says anything."""
+"""Minimum calls of a method for a meaningful share of failures."""
 
 
-def methods(tables: ReportTables, seen: Overview) -> Section:
-    """Return which methods an operator should look at first."""
-    lead = "Which methods to look at first."
+def methods(tables: ReportTables, overview: Overview) -> Section:
+    """Return the section about methods."""
+    lead = "Slowest methods, methods with the most failures, and the reasons of failures."
     counted = aggregate(tables["slo"], ["method"], calls="sum", errors="sum", max_ns="max")
     if not counted.num_rows:
-        body = empty_message(tables.note("slo") or "No call was seen.")
+        body = empty_message(tables.note("slo") or "No calls.")
         return Section("methods", "Methods", lead, body)
     body = join(
         [
-            _slowest_table(counted, seen),
+            _slowest_table(counted, overview),
             _failing_table(counted),
             _failure_reasons(tables),
             _latency_breakdown_table(tables),
@@ -56,50 +56,54 @@ def _findings(counted: pa.Table) -> list[Finding]:
     if not rows:
         return []
     worst = rows[0]
-    others = f"; so do {units.count(more)} more methods in over {_FAILING_RATE:.0%} of their calls" if more > 1 else ""
-    others = f"; so does one more method in over {_FAILING_RATE:.0%} of its calls" if more == 1 else others
-    said = sentence(
+    rate = f"{_FAILING_RATE:.0%}"
+    others = f"; {units.count(more)} more methods fail in {rate} or more of their calls" if more > 1 else ""
+    others = f"; one more method fails in {rate} or more of its calls" if more == 1 else others
+    text = sentence(
         tag("b", "Failures"),
         " ",
         name_markup(worst["method"], none=_NO_METHOD),
         f" fails in {units.percent(worst['share'])} of its calls{others}",
     )
-    return [Finding(Severity.PROBLEM, said, "methods")]
+    return [Finding(Severity.PROBLEM, text, "methods")]
 
 
-def _slowest_table(counted: pa.Table, seen: Overview) -> Markup:
-    known = counted.filter(pc.is_in(counted.column("method"), value_set=pa.array(list(seen.method_times), pa.string())))
+def _slowest_table(counted: pa.Table, overview: Overview) -> Markup:
+    known = counted.filter(
+        pc.is_in(counted.column("method"), value_set=pa.array(list(overview.method_times), pa.string()))
+    )
     rows: dict[str, Row] = {row["method"]: row for row in known.to_pylist()}
     ranked = sorted(
-        ((each, times) for each, times in seen.method_times.items() if times[1] is not None),
+        ((method, times) for method, times in overview.method_times.items() if times[1] is not None),
         key=lambda pair: (-(pair[1][1] or 0), pair[0]),
     )
     title = tag("h3", "Slowest methods")
     if not ranked:
-        return join([title, empty_message("No call was answered, so there is no latency.")])
+        return join([title, empty_message("No call got a response, so there is no latency.")])
     shown = ranked[:_MAX_ROWS]
     ends = [value for _, times in shown for value in times[:3] if value is not None]
     scale = axes.logarithmic_scale(min(ends), max(ends))
-    lines = [_range_row(each, times, rows[each], scale) for each, times in shown]
-    columns = parse_headers("Method|#?Calls|Range|#p50|#p95|#?p99|#?Longest")
+    lines = [_range_row(method, times, rows[method], scale) for method, times in shown]
+    columns = parse_headers("Method|#?Calls|Range|#p50|#p95|#?p99|#?Max")
     columns[2] = ColumnHeader(_axis_header(scale))
     more = counted.num_rows - len(shown)
-    drawn = tag("div", render_table(columns, lines, label="Slowest methods by p95", more=more), class_="ranges")
-    note = f"By p95 of all calls{'' if seen.is_exact else ', estimated'}. ● p50, ◆ p95, │ p99, on a logarithmic scale."
-    return join([title, tag("p", note, class_="lead"), drawn])
+    table = tag("div", render_table(columns, lines, label="Slowest methods by p95", more=more), class_="ranges")
+    estimated = "" if overview.is_exact else ", estimated"
+    note = f"By p95 of all calls{estimated}. ● p50, ◆ p95, │ p99, on a logarithmic scale."
+    return join([title, tag("p", note, class_="lead"), table])
 
 
 def _axis_header(scale: axes.Scale) -> Markup:
-    """Return what stands above the ranges: the times, each over its rule."""
+    """Return the axis above the ranges."""
     labels = [
         tag(
             "text",
-            each.label,
-            x=f"{2 + 96 * each.position:.1f}%",
+            tick.label,
+            x=f"{2 + 96 * tick.position:.1f}%",
             y="12",
-            class_="extra" if 0 < each.position < 1 else None,
+            class_="extra" if 0 < tick.position < 1 else None,
         )
-        for each in scale.ticks
+        for tick in scale.ticks
     ]
     return tag("svg", *labels, class_="axis")
 
@@ -118,24 +122,24 @@ def _range_row(method: str, times: PercentileTimes, row: Row, scale: axes.Scale)
 
 
 def _draw_range(method: str, times: PercentileTimes, scale: axes.Scale) -> Markup:
-    """Return a line from p50 to p99, with a mark for each percentile."""
-    # Half a mark's width is left at both ends.
-    low, middle, high = (2 + 96 * scale.position(each or 0) for each in times[:3])
-    said = f"p50 {units.duration(times[0])}, p95 {units.duration(times[1])}, p99 {units.duration(times[2])}"
+    """Draw a line from p50 to p99 with a mark for each percentile."""
+    # Half a mark fits beside the line at both ends.
+    low, middle, high = (2 + 96 * scale.position(time or 0) for time in times[:3])
+    text = f"p50 {units.duration(times[0])}, p95 {units.duration(times[1])}, p99 {units.duration(times[2])}"
     rules = [
         tag(
             "line",
-            x1=f"{2 + 96 * each.position:.1f}%",
-            x2=f"{2 + 96 * each.position:.1f}%",
+            x1=f"{2 + 96 * tick.position:.1f}%",
+            x2=f"{2 + 96 * tick.position:.1f}%",
             y1="0",
             y2="100%",
             class_="mark",
         )
-        for each in scale.ticks
+        for tick in scale.ticks
     ]
     return tag(
         "svg",
-        tag("title", f"{escape_invisible(method)[:80]}: {said}"),
+        tag("title", f"{escape_invisible(method)[:80]}: {text}"),
         *rules,
         tag("line", x1=f"{low:.1f}%", x2=f"{high:.1f}%", y1="50%", y2="50%", class_="reach"),
         tag("line", x1=f"{high:.1f}%", x2=f"{high:.1f}%", y1="25%", y2="75%", class_="reach"),
@@ -145,61 +149,61 @@ def _draw_range(method: str, times: PercentileTimes, scale: axes.Scale) -> Marku
         tag("circle", cx=f"{low:.1f}%", cy="50%", r="4", class_="dot50"),
         class_="range",
         role="img",
-        aria_label=said,
+        aria_label=text,
     )
 
 
 def _failing_table(counted: pa.Table) -> Markup:
-    title = tag("h3", "Methods that fail most")
+    title = tag("h3", "Methods with the most failures")
     failing = counted.filter(pc.greater(counted.column("errors"), 0))
     if not failing.num_rows:
         return join([title, empty_message("No call failed.")])
     rows, more = top_rows(failing, _MAX_ROWS, "-errors method")
-    most = rows[0]["errors"]
+    maximum = rows[0]["errors"]
     lines = [
         [
             text_cell(row["method"], _NO_METHOD),
-            bar_cell(row["errors"], most, kind="bad"),
+            bar_cell(row["errors"], maximum, kind="bad"),
             number_cell(row["errors"] / row["calls"] if row["calls"] else None, units.percent),
             number_cell(row["calls"]),
         ]
         for row in rows
     ]
-    columns = parse_headers("Method|#Failed|#Share of its calls|#?Calls")
-    return join([title, render_table(columns, lines, label="Methods that fail most", more=more)])
+    columns = parse_headers("Method|#Failed|#Share of calls|#?Calls")
+    return join([title, render_table(columns, lines, label="Methods with the most failures", more=more)])
 
 
 def _failure_reasons(tables: ReportTables) -> Markup:
     title = join(
         [
-            tag("h3", "Why calls fail"),
-            tag("p", tag("code", "fiveways trace OP"), " shows every frame of one of them.", class_="lead"),
+            tag("h3", "Reasons of failures"),
+            tag("p", tag("code", "fiveways trace OP"), " shows every frame of a call.", class_="lead"),
         ]
     )
     errors = tables["errors"]
     if not errors.num_rows:
         return join([title, empty_message(tables.note("errors") or "No call failed.")])
-    whole = column_sum(errors, "calls")
+    total = column_sum(errors, "calls")
     sums, more = top_rows(
         aggregate(errors, ["outcome", "reason"], calls="sum", last_at="max", sample_op="min"),
         _MAX_ROWS,
         "-calls outcome reason",
     )
-    most = sums[0]["calls"] or 0
+    maximum = sums[0]["calls"] or 0
     lines = [
         [
             text_cell(row["outcome"]),
             text_cell(row["reason"]),
-            bar_cell(row["calls"], most, kind="bad"),
-            number_cell((row["calls"] or 0) / whole if whole else None, units.percent),
+            bar_cell(row["calls"], maximum, kind="bad"),
+            number_cell((row["calls"] or 0) / total if total else None, units.percent),
             Cell(name_markup(units.moment(row["last_at"]))),
             text_cell(row["sample_op"]),
         ]
         for row in sums
     ]
-    columns = parse_headers("Outcome|Reason|#Calls|#?Share|?Last (UTC)|?For example, op")
-    drawn = render_table(columns, lines, label="Why calls fail", more=more)
-    return join([title, drawn, details("By method, reason and protocols", _failure_reason_rows(errors))])
+    columns = parse_headers("Outcome|Reason|#Calls|#?Share|?Last (UTC)|?Example op")
+    table = render_table(columns, lines, label="Reasons of failures", more=more)
+    return join([title, table, details("By method, reason and protocols", _failure_reason_rows(errors))])
 
 
 def _failure_reason_rows(errors: pa.Table) -> Markup:
@@ -226,12 +230,12 @@ def _failure_reason_rows(errors: pa.Table) -> Markup:
 
 
 def _latency_breakdown_table(tables: ReportTables) -> Markup:
-    """Return where the time of the busiest methods goes."""
-    title = tag("h3", "Where the time goes")
+    """Return the table of latency, callee time and hub time of the busiest methods."""
+    title = tag("h3", "Latency breakdown")
     parts = tables["latency_breakdown"]
-    parts = parts.filter(pc.is_valid(parts.column("hub_share")))  # the hub's own answers, and lone legs, have none
+    parts = parts.filter(pc.is_valid(parts.column("hub_share")))  # null if the hub responded or one side is missing
     if not parts.num_rows:
-        return join([title, empty_message(tables.note("latency_breakdown") or "No call was passed on and answered.")])
+        return join([title, empty_message(tables.note("latency_breakdown") or "No forwarded call got a response.")])
     rows, more = top_rows(parts, _MAX_ROWS, "-calls method caller_protocol callee_protocol date")
     lines = [
         [
@@ -248,14 +252,7 @@ def _latency_breakdown_table(tables: ReportTables) -> Markup:
         ]
         for row in rows
     ]
-    columns = parse_headers(
-        "Method|?Day|Caller|Callee|#?Calls|#p50|#?in the callee|#?in the hub|#?hub p95|#Hub's share"
-    )
-    drawn = render_table(columns, lines, label="Where the time goes, busiest methods", more=more)
-    return join(
-        [
-            title,
-            tag("p", "The busiest methods of a day: the median in all, at the callee, and in the hub.", class_="lead"),
-            drawn,
-        ]
-    )
+    columns = parse_headers("Method|?Day|Caller|Callee|#?Calls|#p50|#?callee p50|#?hub p50|#?hub p95|#Hub's share")
+    table = render_table(columns, lines, label="Latency breakdown of the busiest methods", more=more)
+    note = "The busiest methods of a day: median latency, divided between callee and hub."
+    return join([title, tag("p", note, class_="lead"), table])

@@ -1,7 +1,7 @@
-"""What several parts of the page look at: the time there is, and how long calls took.
+"""Numbers that several sections share: the time range, and the latency percentiles.
 
-Percentiles of several groups cannot be put together, so these are taken from the calls themselves. Without the calls,
-or with too many of them, they are estimated from those of each method and minute.
+Percentiles of groups cannot be merged, so they are computed from the table `calls`. If it is missing or too large, they
+are estimated from the percentiles of each method and minute.
 """
 
 from dataclasses import dataclass, field
@@ -18,25 +18,25 @@ from fiveways.pipeline.report.table_reader import ReportTables
 from fiveways.pipeline.report.units import MINUTE
 
 MAX_CALLS: Final = 50_000_000
-"""Calls that are read one by one."""
+"""Maximum calls that are read one by one."""
 MAX_CANDIDATES: Final = 120
-"""Methods whose percentiles are taken: the slowest are among them."""
+"""Methods whose percentiles are computed; the slowest methods are among them."""
 _OUTLIER_SHARE: Final = 0.001
-"""Share of the frames at each end that the charts may leave out."""
+"""Share of the frames at each end of the time range that the charts may leave out."""
 _OUTLIER_STRETCH: Final = 3
-"""How many times longer the charts would be with them."""
+"""Outliers are left out if the charts would be this many times longer with them."""
 _PERCENTILE_COLUMNS: Final = ("p50_ns", "p95_ns", "p99_ns", "max_ns")
 PercentileTimes = list[int | None]
-"""p50, p95, p99 and the longest, in ns."""
+"""p50, p95, p99 and maximum in ns."""
 
 
 @dataclass(slots=True)
 class Overview:
-    """The numbers that the headline and the charts over time share."""
+    """Shared numbers of the headline and the charts."""
 
     buckets: TimeBuckets | None
     frames_outside: int = 0
-    """Frames before and after the time of the charts."""
+    """Frames outside of the time range of the charts."""
     all_calls: int = 0
     all_errors: int = 0
     calls: list[int] = field(default_factory=list)
@@ -47,34 +47,34 @@ class Overview:
     is_exact: bool = True
 
 
-def build_overview(tables: ReportTables, most_calls: int = MAX_CALLS) -> Overview:
-    """Return what the tables say as a whole."""
-    cells, outside = _chart_buckets(tables)
+def build_overview(tables: ReportTables, max_calls: int = MAX_CALLS) -> Overview:
+    """Compute the shared numbers from the tables."""
+    buckets, outside = _chart_buckets(tables)
     slo = tables["slo"]
-    found = Overview(cells, outside, column_sum(slo, "calls"), column_sum(slo, "errors"))
-    if cells is None:
-        return found
-    places = bucket_indexes(slo, cells)
-    found.calls = bucket_sums(slo, "calls", places, cells.bucket_count)
-    found.errors = bucket_sums(slo, "errors", places, cells.bucket_count)
+    overview = Overview(buckets, outside, column_sum(slo, "calls"), column_sum(slo, "errors"))
+    if buckets is None:
+        return overview
+    indexes = bucket_indexes(slo, buckets)
+    overview.calls = bucket_sums(slo, "calls", indexes, buckets.bucket_count)
+    overview.errors = bucket_sums(slo, "errors", indexes, buckets.bucket_count)
     names = _slowest_candidates(slo)
-    # One more group is for what the charts do not show.
-    by_time, by_method = LatencyHistogram(cells.bucket_count + 1), LatencyHistogram(max(1, len(names)))
-    found.is_exact = _count_calls(tables, most_calls, cells, names, (by_time, by_method))
-    if not found.is_exact:
-        _estimate_from_slo(slo, np.where(places >= 0, places, cells.bucket_count), names, (by_time, by_method))
-    found.bucket_times = [by_time.percentiles(index) for index in range(cells.bucket_count)]
-    found.all_times = by_time.percentiles()
-    found.method_times = {each: by_method.percentiles(index) for index, each in enumerate(names)}
-    return found
+    # The additional group is for calls outside of the charts.
+    by_time, by_method = LatencyHistogram(buckets.bucket_count + 1), LatencyHistogram(max(1, len(names)))
+    overview.is_exact = _count_calls(tables, max_calls, buckets, names, (by_time, by_method))
+    if not overview.is_exact:
+        _estimate_from_slo(slo, np.where(indexes >= 0, indexes, buckets.bucket_count), names, (by_time, by_method))
+    overview.bucket_times = [by_time.percentiles(index) for index in range(buckets.bucket_count)]
+    overview.all_times = by_time.percentiles()
+    overview.method_times = {name: by_method.percentiles(index) for index, name in enumerate(names)}
+    return overview
 
 
 def _chart_buckets(tables: ReportTables) -> tuple[TimeBuckets | None, int]:
-    """Return the time of the charts, and how many frames are outside of it."""
+    """Return the time buckets of the charts, and the number of frames outside of them."""
     ends = []
     for name in ("traffic", "slo", "capacity"):
         seconds = tables[name].column("minute").cast(pa.int64())
-        ends += [each for each in pc.min_max(seconds).as_py().values() if each is not None]
+        ends += [end for end in pc.min_max(seconds).as_py().values() if end is not None]
     if not ends:
         return None, 0
     earliest, latest = min(ends), max(ends)
@@ -85,9 +85,9 @@ def _chart_buckets(tables: ReportTables) -> tuple[TimeBuckets | None, int]:
 
 
 def _central_range(traffic: pa.Table) -> tuple[int, int, int]:
-    """Return the minutes between which nearly all frames passed, and how many did not.
+    """Return the range of minutes with nearly all frames, and the number of frames outside of it.
 
-    With a few frames whose clock was wrong the charts would be empty but for a line at each end.
+    A few frames with a wrong clock would otherwise compress the charts to a line at each end.
     """
     minutes = aggregate(traffic.filter(pc.is_valid(traffic.column("minute"))), ["minute"], frames="sum").sort_by(
         "minute"
@@ -103,24 +103,24 @@ def _central_range(traffic: pa.Table) -> tuple[int, int, int]:
 
 
 def _slowest_candidates(slo: pa.Table) -> list[str]:
-    """Return methods that may be the slowest: those whose p95, weighed by calls, is the highest."""
+    """Return the methods with the highest mean p95, weighted by calls; they include the slowest ones."""
     timed = slo.filter(pc.and_(pc.is_valid(slo.column("p95_ns")), pc.is_valid(slo.column("method"))))
-    weighed = pc.multiply(pc.cast(timed.column("p95_ns"), pa.float64()), timed.column("calls"))
-    sums = aggregate(timed.append_column("weighed", weighed), ["method"], weighed="sum", calls="sum")
-    mean = pc.divide(sums.column("weighed"), pc.cast(pc.max_element_wise(sums.column("calls"), 1), pa.float64()))
+    weighted = pc.multiply(pc.cast(timed.column("p95_ns"), pa.float64()), timed.column("calls"))
+    sums = aggregate(timed.append_column("weighted", weighted), ["method"], weighted="sum", calls="sum")
+    mean = pc.divide(sums.column("weighted"), pc.cast(pc.max_element_wise(sums.column("calls"), 1), pa.float64()))
     rows, _ = top_rows(sums.append_column("mean", mean), MAX_CANDIDATES, "-mean method")
     return [row["method"] for row in rows]
 
 
 def _count_calls(
     tables: ReportTables,
-    most: int,
-    cells: TimeBuckets,
+    max_calls: int,
+    buckets: TimeBuckets,
     names: list[str],
-    spreads: tuple[LatencyHistogram, LatencyHistogram],
+    histograms: tuple[LatencyHistogram, LatencyHistogram],
 ) -> bool:
-    """Count every call; False if the calls are not at hand."""
-    batches = tables.calls(most)
+    """Add every call to the histograms; return False if the calls are missing or too many."""
+    batches = tables.calls(max_calls)
     if batches is None:
         return False
     known = pa.array(names, pa.string())
@@ -129,22 +129,23 @@ def _count_calls(
             pc.and_(pc.is_valid(batch.column("latency_ns")), pc.is_valid(batch.column("requested_at")))
         )
         times = timed.column("latency_ns").to_numpy()
-        places = (timed.column("requested_at").to_numpy() // 10**9 - cells.start) // cells.width
-        spreads[0].add(np.where((places >= 0) & (places < cells.bucket_count), places, cells.bucket_count), times)
+        indexes = (timed.column("requested_at").to_numpy() // 10**9 - buckets.start) // buckets.width
+        is_inside = (indexes >= 0) & (indexes < buckets.bucket_count)
+        histograms[0].add(np.where(is_inside, indexes, buckets.bucket_count), times)
         methods = pc.fill_null(pc.index_in(timed.column("method"), value_set=known, skip_nulls=True), -1)
-        spreads[1].add(methods.to_numpy(zero_copy_only=False).astype(np.int64), times)
+        histograms[1].add(methods.to_numpy(zero_copy_only=False).astype(np.int64), times)
     return True
 
 
 def _estimate_from_slo(
-    slo: pa.Table, places: Int64Array, names: list[str], spreads: tuple[LatencyHistogram, LatencyHistogram]
+    slo: pa.Table, indexes: Int64Array, names: list[str], histograms: tuple[LatencyHistogram, LatencyHistogram]
 ) -> None:
     timed = pc.is_valid(slo.column("p50_ns"))
     chosen = timed.to_numpy()
     rows = slo.filter(timed)
     low = rows.column("p50_ns")
-    knots = [pc.fill_null(pc.coalesce(rows.column(each), low), 0).to_numpy() for each in _PERCENTILE_COLUMNS]
+    knots = [pc.fill_null(pc.coalesce(rows.column(name), low), 0).to_numpy() for name in _PERCENTILE_COLUMNS]
     calls = pc.fill_null(rows.column("calls"), 0).to_numpy()
     methods = pc.fill_null(pc.index_in(rows.column("method"), value_set=pa.array(names, pa.string())), -1)
-    add_estimates(spreads[0], places[chosen], calls, knots)
-    add_estimates(spreads[1], methods.to_numpy().astype(np.int64), calls, knots)
+    add_estimates(histograms[0], indexes[chosen], calls, knots)
+    add_estimates(histograms[1], methods.to_numpy().astype(np.int64), calls, knots)

@@ -1,4 +1,4 @@
-"""The whole page, from the tables of a run to one HTML text."""
+"""The report: one HTML page from the tables of a run."""
 
 import base64
 import hashlib
@@ -40,48 +40,48 @@ _TIMESTAMP: Final = re.compile(r"(\d{4}-\d\d-\d\d)T(\d\d:\d\d)")
 
 
 def render_directory(directory: Path) -> str:
-    """Return the page about the tables in a directory.
+    """Render the report of the tables in a directory.
 
     Raises:
-        ReportError: The directory is no output of the pipeline, or cannot be read.
+        ReportError: The directory has no tables, or they cannot be read.
     """
     for _ in range(_MAX_ATTEMPTS):
-        # A pipeline that watches puts new tables in the place of old ones at any time.
+        # `pipeline watch` may replace the tables at any time.
         try:
             tables = ReportTables(directory)
-            made = render(tables)
+            html = render(tables)
             tables.check_unchanged()
         except (TablesChanged, FileNotFoundError) as exc:
-            trouble = str(exc)
+            error = str(exc)
         else:
-            return made
-    raise ReportError(f"{trouble}; try again")
+            return html
+    raise ReportError(f"{error}; try again")
 
 
 def render(tables: ReportTables) -> str:
-    """Return the page about tables."""
-    seen = build_overview(tables)
-    sections = [make(tables, seen) for make in _SECTIONS]
-    when = time_span_text(seen.buckets)
-    links = [tag("li", tag("a", each.title, href=f"#{each.element_id}")) for each in sections]
+    """Render the report of tables."""
+    overview = build_overview(tables)
+    sections = [build(tables, overview) for build in _SECTIONS]
+    time_span = time_span_text(overview.buckets)
+    links = [tag("li", tag("a", section.title, href=f"#{section.element_id}")) for section in sections]
     body = join(
         [
             tag(
                 "header",
-                tag("h1", "What passed through the hub"),
-                tag("p", f"{when}{_outside_note(seen.frames_outside)}{_origin_text(tables)}"),
-                headline_tiles(tables, seen),
+                tag("h1", "Hub traffic report"),
+                tag("p", f"{time_span}{_outside_note(overview.frames_outside)}{_origin_text(tables)}"),
+                headline_tiles(tables, overview),
             ),
-            tag("nav", tag("ul", *links), aria_label="Parts of this page"),
+            tag("nav", tag("ul", *links), aria_label="Sections"),
             tag(
                 "main",
-                findings_section(tables, [each for part in sections for each in part.findings]),
+                findings_section(tables, [finding for section in sections for finding in section.findings]),
                 *map(_section_markup, sections),
             ),
             _footer(tables),
         ]
     )
-    # Nothing but our own script may run, even if a name from outside found a way into the markup.
+    # Only the page's own script may run, even if a name from the data got into the markup unescaped.
     policy = (
         "default-src 'none'; style-src 'unsafe-inline'; img-src 'none'; base-uri 'none'; form-action 'none'; "
         f"script-src 'sha256-{base64.b64encode(hashlib.sha256(SCRIPT.encode()).digest()).decode()}'"
@@ -92,7 +92,7 @@ def render(tables: ReportTables) -> str:
             tag("meta", http_equiv="Content-Security-Policy", content=policy),
             tag("meta", name="viewport", content="width=device-width, initial-scale=1"),
             tag("meta", name="referrer", content="no-referrer"),
-            tag("title", f"Fiveways: {when}"),
+            tag("title", f"Fiveways: {time_span}"),
             tag("style", Markup(STYLE)),
         ]
     )
@@ -103,18 +103,17 @@ def render(tables: ReportTables) -> str:
 def _outside_note(frames: int) -> str:
     if not frames:
         return ""
-    return f" ({units.count(frames)} {'frame is' if frames == 1 else 'frames are'} before or after, and in no chart)"
+    text = "1 frame is" if frames == 1 else f"{units.count(frames)} frames are"
+    return f" ({text} outside of this time and not in the charts)"
 
 
 def _origin_text(tables: ReportTables) -> str:
     segments, finished = tables.run_number("segments"), tables.run_state.get("finished_at")
     parts = []
     if segments is not None:
-        parts.append(
-            "1 segment of the journal" if segments == 1 else f"{units.count(segments)} segments of the journal"
-        )
-    if isinstance(finished, str) and (made := _TIMESTAMP.match(finished)):
-        parts.append(f"tables of {made[1]} {made[2]}")
+        parts.append("1 journal segment" if segments == 1 else f"{units.count(segments)} journal segments")
+    if isinstance(finished, str) and (timestamp := _TIMESTAMP.match(finished)):
+        parts.append(f"tables of {timestamp[1]} {timestamp[2]}")
     return "".join(f" · {part}" for part in parts)
 
 
@@ -129,20 +128,20 @@ def _section_markup(section: Section) -> Markup:
 def _footer(tables: ReportTables) -> Markup:
     rows = [
         [
-            text_cell(each),
-            number_cell(None if tables.note(each) else tables[each].num_rows),
-            Cell(to_markup(tables.note(each))),
+            text_cell(name),
+            number_cell(None if tables.note(name) else tables[name].num_rows),
+            Cell(to_markup(tables.note(name))),
         ]
-        for each in TABLE_COLUMNS
+        for name in TABLE_COLUMNS
     ]
-    made_from = render_table(parse_headers("Table|#Rows|Note"), rows, label="Tables of this page", is_sortable=False)
-    said = "All times are UTC. Failed are calls that ended neither with a result nor by being cancelled. "
+    source_table = render_table(
+        parse_headers("Table|#Rows|Note"), rows, label="Tables of this report", is_sortable=False
+    )
+    text = "All times are UTC. Failed calls are those without a result, except cancelled ones. "
     more = [
         tag("code", "fiveways pipeline tables"),
-        " tells what each table means, ",
+        " describes the tables, ",
         tag("code", 'fiveways sql "select ..."'),
-        " asks them more.",
+        " queries them.",
     ]
-    return tag(
-        "footer", tag("p", said, *more), details("The tables that this page was made from", made_from), id="tables"
-    )
+    return tag("footer", tag("p", text, *more), details("Tables of this report", source_table), id="tables")

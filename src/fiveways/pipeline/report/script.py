@@ -1,6 +1,6 @@
-"""What the page does beyond standing there: values under the pointer, tables that can be sorted, links that open.
+"""Script of the page: values under the pointer, sortable tables, and links that open collapsed details.
 
-All text goes through `textContent`, and without the script nothing but this is missing.
+It inserts text only by `textContent`. The page is complete without it.
 """
 
 from typing import Final
@@ -8,10 +8,10 @@ from typing import Final
 SCRIPT: Final = """
 "use strict";
 const make = (name, kind, text) => {
-  const made = document.createElement(name);
-  if (kind) made.className = kind;
-  if (text !== undefined) made.textContent = text;
-  return made;
+  const element = document.createElement(name);
+  if (kind) element.className = kind;
+  if (text !== undefined) element.textContent = text;
+  return element;
 };
 for (const area of document.querySelectorAll(".area[data-table]")) {
   const table = document.getElementById(area.dataset.table);
@@ -27,19 +27,19 @@ for (const area of document.querySelectorAll(".area[data-table]")) {
     at = index;
     const cells = rows[index].cells;
     const list = make("dl");
-    for (let each = 1; each < cells.length; each++) {
-      list.append(make("dt", "", heads[each]), make("dd", "", cells[each].textContent));
+    for (let column = 1; column < cells.length; column++) {
+      list.append(make("dt", "", heads[column]), make("dd", "", cells[column].textContent));
     }
     tip.replaceChildren(make("b", "", cells[0].textContent + " UTC"), list);
     area.append(rule, tip);
-    const place = (index + .5) / rows.length * area.clientWidth;
-    rule.style.left = place + "px";
-    const fits = place + 14 + tip.offsetWidth <= area.clientWidth;
-    tip.style.left = Math.max(0, fits ? place + 14 : place - 14 - tip.offsetWidth) + "px";
+    const left = (index + .5) / rows.length * area.clientWidth;
+    rule.style.left = left + "px";
+    const fits = left + 14 + tip.offsetWidth <= area.clientWidth;
+    tip.style.left = Math.max(0, fits ? left + 14 : left - 14 - tip.offsetWidth) + "px";
   };
   area.tabIndex = 0;
   area.setAttribute("role", "group");
-  area.setAttribute("aria-label", "Chart; the arrow keys show values");
+  area.setAttribute("aria-label", "Chart; use the arrow keys to show values");
   area.addEventListener("pointermove", event => {
     const box = area.getBoundingClientRect();
     show(Math.min(rows.length - 1, Math.max(0, Math.floor((event.clientX - box.left) / box.width * rows.length))));
@@ -65,7 +65,7 @@ for (const table of document.querySelectorAll("table.sortable")) {
       const isNumber = head.classList.contains("n");
       const before = head.getAttribute("aria-sort");
       const isFalling = before ? before === "ascending" : isNumber;
-      for (const each of heads) each.removeAttribute("aria-sort");
+      for (const other of heads) other.removeAttribute("aria-sort");
       head.setAttribute("aria-sort", isFalling ? "descending" : "ascending");
       const key = row => isNumber ? Number(row.cells[column].dataset.v ?? -Infinity) : row.cells[column].textContent;
       const order = (a, b) => isNumber ? key(a) - key(b) || 0 : key(a).localeCompare(key(b), "en", { numeric: true });

@@ -1,4 +1,4 @@
-"""A part of the page, and what in it deserves a look."""
+"""Sections of the page and their findings."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -8,12 +8,12 @@ from typing import Final, NamedTuple
 from fiveways.pipeline.report.markup import Content, Markup, join, tag
 
 PROTOCOLS: Final = ("umq", "umq36", "lrpm-json", "lrpm-cbor", "mqtt-rpc", "nq")
-"""In the order in which they are shown; relatives stand together, and have shades of one colour."""
+"""Known protocols in display order; related ones are neighbours and have shades of one colour."""
 _OTHER_PROTOCOL_CLASSES: Final = ("c7", "c8")
 
 
 class Severity(IntEnum):
-    """How much something matters."""
+    """Severity of a finding."""
 
     OK = 0
     NOTE = 1
@@ -28,7 +28,7 @@ SEVERITY_ICONS: Final = {
 
 
 class Finding(NamedTuple):
-    """Something that an operator should know before the rest: a sentence, and where in the page its numbers are."""
+    """Finding for the top of the page: a sentence, and the anchor of its details."""
 
     severity: Severity
     sentence: Markup
@@ -37,7 +37,7 @@ class Finding(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Section:
-    """One part of the page."""
+    """Section of the page."""
 
     element_id: str
     title: str
@@ -46,27 +46,27 @@ class Section:
     findings: Sequence[Finding] = ()
 
 
-def severity_icon(weight: Severity) -> Markup:
-    """Return the sign for a weight, which has a shape and a name besides its colour."""
-    sign, word = SEVERITY_ICONS[weight]
+def severity_icon(severity: Severity) -> Markup:
+    """Return the icon of a severity, which differs in shape and text besides its colour."""
+    icon, text = SEVERITY_ICONS[severity]
     return join(
-        [tag("span", sign, class_=f"sign w{int(weight)}", aria_hidden="true"), tag("span", word, class_="unseen")]
+        [tag("span", icon, class_=f"sign w{int(severity)}", aria_hidden="true"), tag("span", text, class_="unseen")]
     )
 
 
 def empty_message(*sentences: Content) -> Markup:
-    """Return what stands where there is nothing to show."""
-    return join(tag("p", each, class_="empty") for each in sentences if each)
+    """Return the message of a section without data."""
+    return join(tag("p", text, class_="empty") for text in sentences if text)
 
 
 def sentence(*parts: Content) -> Markup:
-    """Return a sentence made of words and names."""
+    """Join texts and names to a sentence."""
     return join(parts)
 
 
 def sort_protocols(protocols: Sequence[str]) -> list[str]:
-    """Return protocols in the order of the page: ours, then others by name."""
-    return sorted(set(protocols), key=lambda each: (_rank(each), each))
+    """Sort protocols in display order, then unknown ones by name."""
+    return sorted(set(protocols), key=lambda protocol: (_rank(protocol), protocol))
 
 
 def _rank(protocol: str) -> int:
@@ -74,7 +74,7 @@ def _rank(protocol: str) -> int:
 
 
 def protocol_class(protocol: str, others: Sequence[str] = ()) -> str:
-    """Return the class that colours a protocol."""
+    """Return the CSS class with the colour of a protocol."""
     if protocol in PROTOCOLS:
         return f"c{PROTOCOLS.index(protocol) + 1}"
     return (

@@ -1,4 +1,4 @@
-"""How the page looks: on a light and on a dark screen, on a narrow one, and on paper."""
+"""Style sheet of the page, for light and dark screens, narrow screens, and paper."""
 
 from typing import Final
 

@@ -1,4 +1,4 @@
-"""The pipeline's tables from disk: as many of them as there are, with the columns that the page needs."""
+"""Reader of the tables for the report: the columns that the page needs, of the tables that exist."""
 
 import json
 from collections.abc import Iterator
@@ -22,7 +22,7 @@ _KINDS: Final = {
     "time": pa.timestamp("s", "UTC"),
 }
 
-# Names without a kind are strings; `time` is an instant, here in whole seconds.
+# Columns without a type are strings; `time` is a time in whole seconds.
 TABLE_COLUMNS: Final = {
     "slo": "minute:time method calls:long errors:long p50_ns:long p95_ns:long p99_ns:long max_ns:long",
     "latency_breakdown": "method caller_protocol callee_protocol calls:long latency_p50_ns:long latency_p95_ns:long"
@@ -48,96 +48,96 @@ TABLE_COLUMNS: Final = {
     "capacity": "minute:time node sessions:long frames:long bytes:long calls:long busiest_second_frames:long"
     " open_calls_mean:double open_calls_max:long busy_refusals:long",
 }
-"""Of each table the columns that the page shows; `date` is in all of them."""
+"""Columns of each table that the page uses; `date` is in all of them."""
 CALL_COLUMNS: Final = "requested_at:long latency_ns:long method"
 
 
 class ReportError(FivewaysError):
-    """There is nothing to make a page from, or no place for it."""
+    """The report cannot be made: there are no tables, or they cannot be read."""
 
 
 class TablesChanged(FivewaysError):
-    """The tables were exchanged for newer ones while they were read."""
+    """The tables were replaced while they were read."""
 
 
 def schema(columns: str) -> pa.Schema:
-    """Return the columns that a text of `COLUMNS` names, after `date`."""
-    fields = (each.partition(":") for each in columns.split())
+    """Return the schema for a column list such as `method calls:long`, with `date` as first column."""
+    fields = (column.partition(":") for column in columns.split())
     return pa.schema([("date", pa.string()), *((name, _KINDS[kind]) for name, _, kind in fields)])
 
 
 class ReportTables:
-    """What a run of the pipeline left in a directory.
+    """Tables in an output directory of the pipeline.
 
-    A table that is not there, or lacks a column, is empty here, and `note` says why.
+    A missing or unsuitable table is empty here; `note` gives the reason.
     """
 
     def __init__(self, directory: Path) -> None:
         if not directory.is_dir():
-            raise ReportError(f"there is no directory {directory}")
+            raise ReportError(f"directory {directory} does not exist")
         self._directory = directory
         self._loaded_tables: dict[str, pa.Table] = {}
         self._notes: dict[str, str] = {}
         self.run_state_text = self._read_run_state()
         if self.run_state_text is None and not any((directory / name).is_dir() for name in TABLE_COLUMNS):
             raise ReportError(
-                f"{directory} is no output of the pipeline: it has neither {STATE_FILE} nor a table;"
-                f" `fiveways pipeline run --out {directory}` writes them"
+                f"{directory} has no tables of the pipeline, neither {STATE_FILE} nor a table;"
+                f" create them with `fiveways pipeline run --out {directory}`"
             )
         self.run_state = self._parse_run_state()
 
     def __getitem__(self, name: str) -> pa.Table:
-        """Return the rows of a table."""
+        """Return a table."""
         if name not in self._loaded_tables:
             self._loaded_tables[name] = self._read(name)
         return self._loaded_tables[name]
 
     def note(self, name: str) -> str:
-        """Return why a table has no rows here, as a sentence; nothing if it is as it should be."""
+        """Return the reason why a table is empty here, as a sentence; empty if the table is in order."""
         _ = self[name]
         return self._notes.get(name, "")
 
     def check_unchanged(self) -> None:
-        """Raise Changed if the directory has been exchanged since it was opened."""
+        """Raise TablesChanged if the tables were replaced since they were opened."""
         if self._read_run_state() != self.run_state_text:
             raise TablesChanged(f"{self._directory} changes faster than it can be read")
 
     def run_number(self, key: str) -> int | None:
-        """Return a number of the run's own record."""
+        """Return a number of the run's state; for a list or object, its length."""
         value = self.run_state.get(key)
         if isinstance(value, list | dict):
             return len(value)
         return value if isinstance(value, int) and not isinstance(value, bool) else None
 
-    def calls(self, most: int) -> Iterator[pa.RecordBatch] | None:
-        """Return all calls in batches, if the directory has them and they are not more than `most`."""
-        wanted = schema(CALL_COLUMNS).remove(0)
+    def calls(self, limit: int) -> Iterator[pa.RecordBatch] | None:
+        """Return the batches of the table `calls`; None if it is missing, unsuitable, or has more than `limit` rows."""
+        required = schema(CALL_COLUMNS).remove(0)
         paths = self._files("calls")
         rows = 0
         for path in paths:
             with _open_parquet(path) as file:
                 rows += file.metadata.num_rows
-                there = {field.name: field.type for field in file.schema_arrow}
-            if not all(field.name in there and _is_compatible(there[field.name], field.type) for field in wanted):
+                types = {field.name: field.type for field in file.schema_arrow}
+            if not all(field.name in types and _is_compatible(types[field.name], field.type) for field in required):
                 return None
-        return _batches(paths, wanted) if paths and rows <= most else None
+        return _batches(paths, required) if paths and rows <= limit else None
 
     def _files(self, name: str) -> list[Path]:
-        found = (self._directory / name).rglob("*.parquet")
-        inside = ((path, path.relative_to(self._directory).parts) for path in found)
+        paths = (self._directory / name).rglob("*.parquet")
+        inside = ((path, path.relative_to(self._directory).parts) for path in paths)
         return sorted(path for path, parts in inside if not any(part.startswith((".", "_")) for part in parts))
 
     def _read(self, name: str) -> pa.Table:
-        wanted = schema(TABLE_COLUMNS[name])
-        parts = [wanted.empty_table()]
+        required = schema(TABLE_COLUMNS[name])
+        parts = [required.empty_table()]
         if not (self._directory / name).is_dir():
-            self._notes[name] = f"There is no table {name} in this output."
+            self._notes[name] = f"The output has no table {name}."
             return parts[0]
         for path in self._files(name):
             try:
-                parts.append(_columns(path, wanted))
+                parts.append(_columns(path, required))
             except _UnsuitableTable as exc:
-                self._notes[name] = f"The table {name} {exc}; `fiveways pipeline run --full` writes it anew."
+                self._notes[name] = f"The table {name} {exc}; rebuild it with `fiveways pipeline run --full`."
                 return parts[0]
         return pa.concat_tables(parts)
 
@@ -147,20 +147,20 @@ class ReportTables:
         except FileNotFoundError:
             return None
         except OSError as exc:
-            raise ReportError(f"{self._directory / STATE_FILE} cannot be read: {exc.strerror}") from exc
+            raise ReportError(f"cannot read {self._directory / STATE_FILE}: {exc.strerror}") from exc
 
     def _parse_run_state(self) -> dict[str, object]:
         try:
-            found = json.loads(self.run_state_text or b"{}")
+            state = json.loads(self.run_state_text or b"{}")
         except ValueError as exc:
-            raise ReportError(f"{self._directory / STATE_FILE} is no JSON: {exc}") from exc
-        if not isinstance(found, dict):
-            raise ReportError(f"{self._directory / STATE_FILE} is no object")
-        return found
+            raise ReportError(f"{self._directory / STATE_FILE} is not JSON: {exc}") from exc
+        if not isinstance(state, dict):
+            raise ReportError(f"{self._directory / STATE_FILE} is not a JSON object")
+        return state
 
 
 class _UnsuitableTable(Exception):
-    """A table is not what the page expects; the text says what is wrong with it."""
+    """A table lacks a column, or a column has another type; the text says which."""
 
 
 def _open_parquet(path: Path) -> pq.ParquetFile:
@@ -170,33 +170,35 @@ def _open_parquet(path: Path) -> pq.ParquetFile:
 
 @contextmanager
 def _named_read_errors(path: Path) -> Iterator[None]:
-    """Say which file it was that could not be read."""
+    """Name the file in errors of reading."""
     try:
         yield
     except FileNotFoundError as exc:
-        raise TablesChanged(f"{path} went away while it was read") from exc
+        raise TablesChanged(f"{path} was deleted while it was read") from exc
     except (OSError, pa.ArrowException) as exc:
-        raise ReportError(f"{path} cannot be read as Parquet: {str(exc).partition(chr(10))[0]}") from exc
+        raise ReportError(f"cannot read {path} as Parquet: {str(exc).partition(chr(10))[0]}") from exc
 
 
-def _columns(path: Path, wanted: pa.Schema) -> pa.Table:
-    """Return the wanted columns of one file; `date` may stand in its path instead."""
+def _columns(path: Path, required: pa.Schema) -> pa.Table:
+    """Return columns of one file; `date` may be in its path instead."""
     with _open_parquet(path) as file:
-        there = set(file.schema_arrow.names)
-        missing = [name for name in wanted.names if name not in there and name != "date"]
+        present = set(file.schema_arrow.names)
+        missing = [name for name in required.names if name not in present and name != "date"]
         if missing:
             raise _UnsuitableTable(f"has no column {missing[0]}")
         with _named_read_errors(path):
-            table = file.read([name for name in wanted.names if name in there])
-    columns = [_cast(table, field) if field.name in there else _path_dates(path, table.num_rows) for field in wanted]
-    return pa.table(columns, schema=wanted)
+            table = file.read([name for name in required.names if name in present])
+    columns = [
+        _cast(table, field) if field.name in present else _path_dates(path, table.num_rows) for field in required
+    ]
+    return pa.table(columns, schema=required)
 
 
-def _batches(paths: list[Path], wanted: pa.Schema) -> Iterator[pa.RecordBatch]:
+def _batches(paths: list[Path], required: pa.Schema) -> Iterator[pa.RecordBatch]:
     for path in paths:
         with _open_parquet(path) as file, _named_read_errors(path):
-            for batch in file.iter_batches(_BATCH, columns=wanted.names):
-                yield batch.select(wanted.names).cast(wanted)
+            for batch in file.iter_batches(_BATCH, columns=required.names):
+                yield batch.select(required.names).cast(required)
 
 
 def _cast(table: pa.Table, field: pa.Field) -> pa.ChunkedArray:
@@ -206,18 +208,18 @@ def _cast(table: pa.Table, field: pa.Field) -> pa.ChunkedArray:
     return pc.cast(column, field.type, safe=False)
 
 
-def _is_compatible(kind: pa.DataType, wanted: pa.DataType) -> bool:
-    """Whether values of one type mean something as the other."""
+def _is_compatible(kind: pa.DataType, required: pa.DataType) -> bool:
+    """Return True if values of one type can be converted to the other."""
     checks = pa.types
     if checks.is_null(kind):
         return True
-    if checks.is_string(wanted):
+    if checks.is_string(required):
         return bool(checks.is_string(kind) or checks.is_large_string(kind) or checks.is_dictionary(kind))
-    if checks.is_timestamp(wanted):
+    if checks.is_timestamp(required):
         return bool(checks.is_timestamp(kind))
     return bool(checks.is_integer(kind) or checks.is_floating(kind) or checks.is_decimal(kind))
 
 
 def _path_dates(path: Path, rows: int) -> pa.Array:
-    found = [part.removeprefix(_PARTITION) for part in path.parts if part.startswith(_PARTITION)]
-    return pa.array([found[-1] if found else None] * rows, pa.string())
+    dates = [part.removeprefix(_PARTITION) for part in path.parts if part.startswith(_PARTITION)]
+    return pa.array([dates[-1] if dates else None] * rows, pa.string())

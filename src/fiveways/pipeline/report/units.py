@@ -1,4 +1,4 @@
-"""Numbers as a person reads them: with a unit that fits, and no more digits than mean something."""
+"""Formatting of numbers, sizes, durations and times for people."""
 
 from typing import Final
 
@@ -12,18 +12,18 @@ _THOUSANDS: Final = ("", "k", "M", "G", "T", "P", "E", "Z")
 _MONTHS: Final = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec")
 _MAX_FULL_COUNT: Final = 10**12
 NO_BREAK_SPACE: Final = "\N{NO-BREAK SPACE}"
-"""Between a number and its unit: they stay on one line."""
+"""Keeps a number and its unit on one line."""
 
 
 def count(value: float | None) -> str:
-    """Return a whole number with its thousands set apart; a huge one is shortened."""
+    """Format an integer with thousands separators; shorten a huge one."""
     if value is None:
         return NO_VALUE
     return f"{round(value):,}" if abs(value) < _MAX_FULL_COUNT else short(value)
 
 
 def short(value: float | None, unit: str = "", *, trim: bool = False) -> str:
-    """Return three digits and the letter for the thousands: 12.3 k, 4.56 MB."""
+    """Format a number with three digits and an SI prefix: 12.3 k, 4.56 MB."""
     if value is None:
         return NO_VALUE
     size, power = abs(value), 0
@@ -31,24 +31,24 @@ def short(value: float | None, unit: str = "", *, trim: bool = False) -> str:
         size, power = size / 1000, power + 1
     whole = power == 0 and float(value).is_integer()
     number = f"{size:.0f}" if whole else digits(size, trim=trim)
-    behind = f"{_THOUSANDS[power]}{unit}"
-    return f"{'-' if value < 0 else ''}{number}{NO_BREAK_SPACE if behind else ''}{behind}"
+    suffix = f"{_THOUSANDS[power]}{unit}"
+    return f"{'-' if value < 0 else ''}{number}{NO_BREAK_SPACE if suffix else ''}{suffix}"
 
 
 def digits(value: float, *, trim: bool = False) -> str:
-    """Return a number below 1000 with three digits that count."""
+    """Format a number below 1000 with three significant digits."""
     places = 0 if value >= 99.95 else 1 if value >= 9.995 else 2
     shown = f"{value:.{places}f}"
     return shown.rstrip("0").rstrip(".") if trim and "." in shown else shown
 
 
 def size(value: float | None, *, trim: bool = False) -> str:
-    """Return a number of bytes."""
+    """Format a number of bytes."""
     return short(value, "B", trim=trim)
 
 
 def duration(ns: float | None, *, trim: bool = False) -> str:
-    """Return a time that passed: 840 µs, 12.3 ms, 4.5 h."""
+    """Format a duration: 840 µs, 12.3 ms, 4.5 h."""
     if ns is None:
         return NO_VALUE
     length = abs(ns)
@@ -60,7 +60,7 @@ def duration(ns: float | None, *, trim: bool = False) -> str:
 
 
 def _unit(length: float) -> tuple[int, str]:
-    """Return the unit of a time, in ns: none has a thousand or more before it, and minutes begin at two."""
+    """Return the unit of a duration in ns; values stay below 1000, and minutes begin at two."""
     for factor, unit in _SHORT:
         if length < 999.5 * factor:
             return factor, unit
@@ -71,14 +71,14 @@ def _unit(length: float) -> tuple[int, str]:
 
 
 def share(part: float | None, whole: float | None) -> str:
-    """Return how much of the whole a part is, in percent; what is not nothing is never shown as 0."""
+    """Format a part of a whole in percent; a value above zero is never shown as 0."""
     if part is None or not whole:
         return NO_VALUE
     return percent(part / whole)
 
 
 def percent(value: float | None) -> str:
-    """Return a fraction in percent."""
+    """Format a fraction in percent."""
     if value is None:
         return NO_VALUE
     shown = 100 * value
@@ -98,23 +98,23 @@ def percent(value: float | None) -> str:
 
 
 def day(seconds: int) -> str:
-    """Return the day of an instant: 3 Mar."""
+    """Format the day of a time: 3 Mar."""
     _, month, number = _date(seconds)
     return f"{number}{NO_BREAK_SPACE}{_MONTHS[month - 1]}"
 
 
 def full_day(seconds: int) -> str:
-    """Return the day of an instant with its year: 3 Mar 2026."""
+    """Format the day of a time with its year: 3 Mar 2026."""
     return f"{day(seconds)} {_date(seconds)[0]}"
 
 
 def clock(seconds: int) -> str:
-    """Return the time of day of an instant: 08:30."""
+    """Format the time of day: 08:30."""
     return f"{seconds % DAY // HOUR:02d}:{seconds % HOUR // MINUTE:02d}"
 
 
 def moment(ns: int | None) -> str:
-    """Return an instant to the second: 2026-03-03 08:30:12."""
+    """Format a time to the second: 2026-03-03 08:30:12."""
     if ns is None:
         return NO_VALUE
     seconds = ns // 10**9
@@ -123,6 +123,6 @@ def moment(ns: int | None) -> str:
 
 
 def _date(seconds: int) -> tuple[int, int, int]:
-    """Return year, month and day. A clock may be wrong by millennia, which Python's own dates do not bear."""
+    """Return year, month and day; a wrong clock may give years that Python's own dates do not support."""
     parts = str(np.datetime64(seconds // DAY, "D")).rsplit("-", 2)
     return int(parts[0]), int(parts[1]), int(parts[2])
