@@ -23,7 +23,7 @@ def run(spark: SparkSession, journal: Path, out: Path, *, full: bool = False, **
     return batch_run.run(RunOptions(str(journal), out, is_full=full, **bounds), spark=spark)  # type: ignore[arg-type]
 
 
-def test_a_journal_becomes_tables(plain: captures.Plain) -> None:
+def test_run_writes_all_tables_of_a_journal(plain: captures.Plain) -> None:
     out, report = plain.out, plain.report
     assert (report.segments, report.records) == (3, plain.records)
     assert {each.name for each in out.iterdir() if each.is_dir() and not each.name.startswith("_")} == SHOWN
@@ -41,7 +41,7 @@ def test_a_journal_becomes_tables(plain: captures.Plain) -> None:
     assert told["finished_at"].endswith("Z")
 
 
-def test_added_in_steps_it_is_as_if_all_had_come_at_once(
+def test_increments_give_the_same_tables_as_one_run(
     spark: SparkSession, over_midnight: captures.Whole, tmp_path: Path
 ) -> None:
     growing, paths = tmp_path / "growing", over_midnight.paths
@@ -59,7 +59,7 @@ def test_added_in_steps_it_is_as_if_all_had_come_at_once(
 
 
 @pytest.mark.usefixtures("few")
-def test_all_over_again_when_asked(spark: SparkSession, tmp_path: Path) -> None:
+def test_full_run_rebuilds_all_tables(spark: SparkSession, tmp_path: Path) -> None:
     journal, out = tmp_path / "journal", tmp_path / "out"
     captures.split(journal, captures.over_midnight(), 3)
     run(spark, journal, out)
@@ -75,7 +75,7 @@ def test_all_over_again_when_asked(spark: SparkSession, tmp_path: Path) -> None:
 
 
 @pytest.mark.usefixtures("few")
-def test_a_day_that_nothing_came_for_keeps_its_files(spark: SparkSession, tmp_path: Path) -> None:
+def test_day_without_new_records_keeps_its_files(spark: SparkSession, tmp_path: Path) -> None:
     journal, out = tmp_path / "journal", tmp_path / "out"
     for day in range(2):
         tape = Tape(run=f"r{day}", at=NOON + day * DAY)
@@ -91,7 +91,7 @@ def test_a_day_that_nothing_came_for_keeps_its_files(spark: SparkSession, tmp_pa
 
 
 @pytest.mark.usefixtures("few")
-def test_only_what_is_between_two_times_is_read(spark: SparkSession, tmp_path: Path) -> None:
+def test_time_range_limits_records_and_forces_rebuild_when_changed(spark: SparkSession, tmp_path: Path) -> None:
     journal, out = tmp_path / "journal", tmp_path / "out"
     captures.split(journal, captures.over_midnight(), 2)
     run(spark, journal, out, from_at=NOON - DAY // 4, to_at=NOON + DAY // 4)
@@ -106,7 +106,7 @@ def test_only_what_is_between_two_times_is_read(spark: SparkSession, tmp_path: P
 
 
 @pytest.mark.usefixtures("few")
-def test_columns_of_others_are_ignored_with_a_note(spark: SparkSession, tmp_path: Path) -> None:
+def test_unknown_column_is_ignored_with_a_note(spark: SparkSession, tmp_path: Path) -> None:
     tape = Tape()
     tape.calls(range(4))
     plain = captures.table_of(tape.records)
@@ -119,7 +119,7 @@ def test_columns_of_others_are_ignored_with_a_note(spark: SparkSession, tmp_path
 
 
 @pytest.mark.usefixtures("few")
-def test_when_it_fails_on_the_way_the_tables_stay(
+def test_failed_run_leaves_tables_unchanged(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     journal, out = tmp_path / "journal", tmp_path / "out"
@@ -143,7 +143,7 @@ def test_when_it_fails_on_the_way_the_tables_stay(
     assert captures.count(out, "messages") == len(tape.records)
 
 
-def test_a_segment_that_breaks_off_in_the_middle_is_named(spark: SparkSession, tmp_path: Path) -> None:
+def test_damaged_segment_is_named_in_the_error(spark: SparkSession, tmp_path: Path) -> None:
     tape = Tape()
     tape.calls(range(200))
     path = captures.write(tmp_path / "journal", tape.records, 1)
@@ -155,7 +155,7 @@ def test_a_segment_that_breaks_off_in_the_middle_is_named(spark: SparkSession, t
     assert not (tmp_path / "out").exists()
 
 
-def test_records_without_any_are_no_tables(spark: SparkSession, tmp_path: Path) -> None:
+def test_journal_without_records_gives_no_tables(spark: SparkSession, tmp_path: Path) -> None:
     captures.write(tmp_path / "journal", [], 1)
     with pytest.raises(BadInput, match="has no records"):
         run(spark, tmp_path / "journal", tmp_path / "out")
@@ -163,7 +163,7 @@ def test_records_without_any_are_no_tables(spark: SparkSession, tmp_path: Path) 
 
 
 @pytest.mark.usefixtures("few")
-def test_many_small_segments_become_few_files(spark: SparkSession, tmp_path: Path) -> None:
+def test_small_segments_are_compacted_into_few_files(spark: SparkSession, tmp_path: Path) -> None:
     journal, out = tmp_path / "journal", tmp_path / "out"
     tape = Tape()
     tape.calls(range(60))
@@ -180,7 +180,7 @@ def test_many_small_segments_become_few_files(spark: SparkSession, tmp_path: Pat
 
 
 @pytest.mark.usefixtures("few")
-def test_a_record_that_is_there_twice_is_one_record(spark: SparkSession, tmp_path: Path) -> None:
+def test_duplicate_records_are_counted_once(spark: SparkSession, tmp_path: Path) -> None:
     journal, out = tmp_path / "journal", tmp_path / "out"
     tape = Tape()
     tape.open()
@@ -206,7 +206,7 @@ def test_a_record_that_is_there_twice_is_one_record(spark: SparkSession, tmp_pat
     assert captures.count(out, "calls", attempts=1, answers=1) == 29
 
 
-def test_a_clock_that_is_set_back_leaves_no_negative_duration(spark: SparkSession, tmp_path: Path) -> None:
+def test_negative_durations_become_null_and_are_counted(spark: SparkSession, tmp_path: Path) -> None:
     journal, out = tmp_path / "journal", tmp_path / "out"
     tape = Tape()
     tape.open()

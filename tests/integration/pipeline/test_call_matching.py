@@ -122,14 +122,14 @@ def by_time(row: Row) -> tuple[int, int]:
 
 @pytest.mark.parametrize("how", CUTS)
 @pytest.mark.parametrize("name", CASES)
-def test_calls_told_by_hand(matched: Matched, name: str, how: str) -> None:
+def test_calls_match_expected_rows(matched: Matched, name: str, how: str) -> None:
     run = f"{name}, {how}"
     assert sorted(matched.calls.get(run, []), key=by_time) == sorted(CASES[name].of(run).calls, key=by_time)
 
 
 @pytest.mark.parametrize("how", CUTS)
 @pytest.mark.parametrize("name", CASES)
-def test_orphans_told_by_hand(matched: Matched, name: str, how: str) -> None:
+def test_orphans_match_expected_rows(matched: Matched, name: str, how: str) -> None:
     run = f"{name}, {how}"
     case = CASES[name].of(run)
     wanted = [row for row in case.messages if row["seq"] in case.orphans]
@@ -139,27 +139,27 @@ def test_orphans_told_by_hand(matched: Matched, name: str, how: str) -> None:
 
 
 @pytest.mark.parametrize("how", CUTS[:2])
-def test_calls_are_those_of_the_plain_telling(matched: Matched, captures: dict[str, list[Row]], how: str) -> None:
+def test_calls_equal_reference_matching(matched: Matched, captures: dict[str, list[Row]], how: str) -> None:
     for name, rows in captures.items():
         run = f"{name}, {how}"
         assert alike(matched.calls.get(run, [])) == alike(row | {"run": run} for row in calls_of(rows)), rows
 
 
 @pytest.mark.parametrize("how", CUTS[:2])
-def test_orphans_are_those_of_the_plain_telling(matched: Matched, captures: dict[str, list[Row]], how: str) -> None:
+def test_orphans_equal_reference_matching(matched: Matched, captures: dict[str, list[Row]], how: str) -> None:
     for name, rows in captures.items():
         run = f"{name}, {how}"
         assert alike(matched.orphans.get(run, [])) == alike(row | {"run": run} for row in orphans_of(rows)), rows
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_the_plain_telling_agrees_with_the_hand(name: str) -> None:
+def test_reference_matching_gives_expected_rows(name: str) -> None:
     case = CASES[name]
     assert alike(calls_of(case.messages)) == alike(case.calls)
     assert sorted(row["seq"] for row in orphans_of(case.messages)) == list(case.orphans)
 
 
-def test_chance_brings_about_what_is_to_be_tested(captures: dict[str, list[Row]]) -> None:
+def test_random_captures_contain_all_situations(captures: dict[str, list[Row]]) -> None:
     made = [row for rows in captures.values() for row in calls_of(rows)]
     assert sum(row["attempts"] > 1 for row in made) > 30
     assert sum(row["useless"] > 0 for row in made) > 30
@@ -171,7 +171,7 @@ def test_chance_brings_about_what_is_to_be_tested(captures: dict[str, list[Row]]
     assert sum(len(orphans_of(rows)) for rows in captures.values()) > 100
 
 
-def test_what_is_settled_is_the_same(
+def test_finalized_rows_equal_merged_rows(
     spark: "SparkSession", matched: Matched, segments: list[list[pa.Table]], tmp_path: Path
 ) -> None:
     settled = Settled(spark, segments, tmp_path)
@@ -182,7 +182,7 @@ def test_what_is_settled_is_the_same(
         assert alike(settled.orphans.get(run, [])) == alike(matched.orphans.get(run, [])), run
 
 
-def test_a_key_is_not_its_hash(spark: "SparkSession", tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_equal_hashes_do_not_merge_different_keys(spark: "SparkSession", tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Were all hashes equal, the tables would be the same."""
     from pyspark.sql import functions as F  # noqa: N812, PLC0415
 
@@ -199,7 +199,7 @@ def test_a_key_is_not_its_hash(spark: "SparkSession", tmp_path: Path, monkeypatc
         assert alike(matched.orphans.get(run, [])) == alike(orphans_of(rows))
 
 
-def test_pieces_that_are_alone_are_neither_sorted_nor_sent_about(spark: "SparkSession", tmp_path: Path) -> None:
+def test_partial_calls_of_one_segment_are_not_shuffled(spark: "SparkSession", tmp_path: Path) -> None:
     from fiveways.pipeline.silver.calls import calls  # noqa: PLC0415
 
     parquet.write_table(pair_messages(table([message(1, "in", "call", op="1")])).cast(PARTIAL_CALLS), tmp_path / FILE)

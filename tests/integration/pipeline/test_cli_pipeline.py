@@ -40,7 +40,7 @@ def out(plain: captures.Plain) -> Path:
 
 
 @pytest.mark.parametrize("verb", VERBS)
-def test_help_has_examples_that_fit(
+def test_help_examples_fit_on_80_columns(
     verb: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("COLUMNS", "80")
@@ -52,7 +52,7 @@ def test_help_has_examples_that_fit(
     assert "<bool>" not in shown
 
 
-def test_the_tables_are_listed_with_their_questions(capsys: pytest.CaptureFixture[str]) -> None:
+def test_tables_command_lists_tables_with_their_questions(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["pipeline", "tables"]) == 0
     shown = capsys.readouterr().out
     for table in TABLES.values():
@@ -62,7 +62,7 @@ def test_the_tables_are_listed_with_their_questions(capsys: pytest.CaptureFixtur
             assert re.search(rf"^{table.name} .*\?", shown, re.MULTILINE), table.name
 
 
-def test_one_table_is_shown_with_all_its_columns(capsys: pytest.CaptureFixture[str]) -> None:
+def test_tables_command_shows_all_columns_of_a_table(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["pipeline", "tables", "calls"]) == 0
     shown = capsys.readouterr().out
     assert all(re.search(rf"^{column} ", shown, re.MULTILINE) for column in TABLES["calls"].columns)
@@ -70,7 +70,7 @@ def test_one_table_is_shown_with_all_its_columns(capsys: pytest.CaptureFixture[s
 
 
 @pytest.mark.usefixtures("mine")
-def test_sql_gives_json_lines_to_programs(out: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_sql_prints_json_lines_without_a_terminal(out: Path, capfd: pytest.CaptureFixture[str]) -> None:
     query = "select method, outcome, count(*) as n from calls group by all order by n desc"
     assert main(["sql", query, "--out", str(out)]) == 0
     shown = capfd.readouterr()
@@ -82,7 +82,7 @@ def test_sql_gives_json_lines_to_programs(out: Path, capfd: pytest.CaptureFixtur
 
 
 @pytest.mark.usefixtures("mine")
-def test_sql_writes_csv_and_tables(out: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_sql_prints_csv_and_tables(out: Path, capfd: pytest.CaptureFixture[str]) -> None:
     query = "select 1 as a, 'x,y' as b, null as c, minute from slo limit 1"
     assert main(["sql", query, "--out", str(out), "--format", "csv"]) == 0
     assert capfd.readouterr().out.splitlines() == ["a,b,c,minute", '1,"x,y",,2026-03-03T12:00:00+00:00']
@@ -93,7 +93,7 @@ def test_sql_writes_csv_and_tables(out: Path, capfd: pytest.CaptureFixture[str])
 
 
 @pytest.mark.usefixtures("mine")
-def test_sql_shows_so_many_rows(out: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_sql_limit_truncates_rows_with_a_note(out: Path, capfd: pytest.CaptureFixture[str]) -> None:
     assert main(["sql", "select op from calls", "--out", str(out), "--limit", "5"]) == 0
     shown = capfd.readouterr()
     assert len(shown.out.splitlines()) == 5
@@ -112,7 +112,7 @@ def test_sql_shows_so_many_rows(out: Path, capfd: pytest.CaptureFixture[str]) ->
         ("", "no query", 2),
     ],
 )
-def test_a_wrong_query_is_one_sentence(
+def test_invalid_query_gives_one_line_error(
     out: Path, query: str, word: str, code: int, capfd: pytest.CaptureFixture[str]
 ) -> None:
     assert main(["sql", query, "--out", str(out)]) == code
@@ -135,7 +135,7 @@ def no_spark(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.usefixtures("no_spark")
 @pytest.mark.parametrize("verb", [["sql", "select 1", "--out"], ["report", "--tables"]])
-def test_without_tables_a_sentence_says_how_to_make_them(
+def test_missing_tables_error_names_the_command_to_run(
     verb: list[str], tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     assert main([*verb, str(tmp_path)]) == 1
@@ -149,7 +149,7 @@ def test_without_tables_a_sentence_says_how_to_make_them(
 
 
 @pytest.mark.usefixtures("no_spark")
-def test_sql_looks_at_names_before_spark_starts(
+def test_sql_checks_names_before_spark_starts(
     tmp_path: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "tables" / "slo").mkdir(parents=True)
@@ -165,7 +165,7 @@ def test_sql_looks_at_names_before_spark_starts(
 @pytest.mark.usefixtures("mine")
 @pytest.mark.parametrize("encoding", ["ascii", "latin-1"])
 @pytest.mark.parametrize("form", ["table", "json", "csv"])
-def test_sql_shows_what_the_terminal_has_no_characters_for(
+def test_sql_escapes_characters_the_terminal_cannot_show(
     form: str, encoding: str, out: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     shown = terminal(encoding, monkeypatch)
@@ -180,7 +180,7 @@ def test_sql_shows_what_the_terminal_has_no_characters_for(
 
 
 @pytest.mark.parametrize("encoding", ["ascii", "latin-1"])
-def test_tables_are_listed_on_any_terminal(encoding: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_tables_command_works_with_any_terminal_encoding(encoding: str, monkeypatch: pytest.MonkeyPatch) -> None:
     shown = terminal(encoding, monkeypatch)
     assert main(["pipeline", "tables"]) == 0
     assert main(["pipeline", "tables", "slo"]) == 0
@@ -196,7 +196,7 @@ def terminal(encoding: str, monkeypatch: pytest.MonkeyPatch) -> io.BytesIO:
     return shown
 
 
-def test_times_are_read_exactly() -> None:
+def test_time_options_are_parsed_exactly() -> None:
     assert TimeRangeOptions("1970-01-02").bounds() == (86_400 * 10**9, None)
     assert TimeRangeOptions("1970-01-01T00:00:01Z").bounds() == (10**9, None)
     assert TimeRangeOptions(None, "1970-01-02T01:00:00.000001+01:00").bounds() == (None, 86_400 * 10**9 + 1000)

@@ -67,7 +67,7 @@ def program() -> list[str]:
     return ["-c", f"{found}from fiveways.cli import main; sys.exit(main())"]
 
 
-def test_cluster_makes_the_same_tables_and_the_terminal_shows_a_bar(
+def test_cluster_gives_the_same_tables_and_terminal_shows_progress_bar(
     over_midnight: captures.Whole, stranger: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A master with two workers; the terminal shows a progress bar and no output of Java."""
@@ -130,7 +130,7 @@ def _free_port() -> int:
         return int(probe.getsockname()[1])
 
 
-def test_what_workers_lack_is_named_in_one_sentence(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_missing_module_of_workers_is_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setitem(executor_setup.REQUIRED_MODULES, "no.such.module", "nothing")
     host = socket.gethostname()
     (found,) = executor_setup.make_probe([str(tmp_path / "away"), "s3://anywhere"])([1])
@@ -140,18 +140,18 @@ def test_what_workers_lack_is_named_in_one_sentence(monkeypatch: pytest.MonkeyPa
     )
 
 
-def test_a_directory_that_workers_do_not_see_is_named() -> None:
+def test_directory_invisible_to_workers_is_named() -> None:
     said = executor_setup.describe_problems([("b", (), ("/data",)), ("a", (), ("/data",)), ("c", (), ())])
     assert said.startswith("Spark's workers do not see /data (on a, b); ")
     assert executor_setup.describe_problems([("c", (), ())]) == ""
 
 
-def test_only_workers_of_others_are_sent_anything() -> None:
+def test_package_is_sent_only_to_cluster_workers() -> None:
     assert not any(map(executor_setup.needs_package, ["local", "local[*]", "local[2,3]"]))
     assert all(map(executor_setup.needs_package, ["local-cluster[2,1,1024]", "spark://a:7077", "yarn", "k8s://a"]))
 
 
-def test_the_package_can_be_imported_from_its_parcel(tmp_path: Path) -> None:
+def test_package_can_be_imported_from_its_zip(tmp_path: Path) -> None:
     parcel = executor_setup.build_package_zip(tmp_path / "fiveways.zip")
     code = (
         f"import sys; sys.path[:0] = [{str(parcel)!r}]; "

@@ -32,7 +32,7 @@ def temporary(tmp_path: Path) -> Path:
     return folder
 
 
-def test_spark_finds_what_was_seen(spark: "SparkSession", tmp_path: Path) -> None:
+def test_tables_agree_with_the_demo_matrix(spark: "SparkSession", tmp_path: Path) -> None:
     from fiveways.pipeline.spark_session import SparkSettings  # noqa: PLC0415  without pyspark it cannot be imported
     from fiveways.pipeline.sql import run_query  # noqa: PLC0415
 
@@ -57,7 +57,7 @@ def test_spark_finds_what_was_seen(spark: "SparkSession", tmp_path: Path) -> Non
     assert {(str(caller), WHOSE[str(namespace)]): calls for caller, namespace, calls in counted.rows} == seen
 
 
-def test_ctrl_c_while_spark_is_at_work(tmp_path: Path) -> None:
+def test_ctrl_c_during_spark_run_removes_all_processes(tmp_path: Path) -> None:
     left = temporary(tmp_path)
     with demo_process.under_way("--seconds", "1", folder=tmp_path / "demo", TMPDIR=str(left)) as (process, mark):
         demo_process.until(process, "Spark makes tables")
@@ -68,7 +68,7 @@ def test_ctrl_c_while_spark_is_at_work(tmp_path: Path) -> None:
     assert list(left.iterdir()) == []
 
 
-def test_killed_it_takes_java_along(tmp_path: Path) -> None:
+def test_killed_demo_leaves_no_java_process(tmp_path: Path) -> None:
     left = temporary(tmp_path)
     with demo_process.under_way(folder=tmp_path / "demo", TMPDIR=str(left)) as (process, mark):
         until = time.monotonic() + demo_process.PATIENCE
@@ -80,7 +80,7 @@ def test_killed_it_takes_java_along(tmp_path: Path) -> None:
     assert list(left.glob(f"{PREFIX}*")) == []
 
 
-def test_a_spark_that_dies_is_told_and_the_rest_is_there(tmp_path: Path) -> None:
+def test_dead_spark_is_reported_and_other_results_remain(tmp_path: Path) -> None:
     with demo_process.under_way("--seconds", "4", folder=tmp_path / "demo") as (process, mark):
         demo_process.until(process, "the first call was answered")
         demo_process.kill(mark, "fiveways.demo.spark_worker")

@@ -49,7 +49,7 @@ def in_this_spark(
 
 
 @pytest.mark.parametrize("page", PAGES, ids=attrgetter("name"))
-def test_page_can_be_followed(
+def test_commands_of_the_page_give_the_documented_output(
     page: markdown.Page,
     plain: captures.Plain,
     in_this_spark: following.Spark,

@@ -33,7 +33,7 @@ def digested(folder: Path, *segments: Iterable[int]) -> Path:
     return into
 
 
-def test_segments_without_a_common_bucket_are_all_settled(spark: SparkSession, tmp_path: Path) -> None:
+def test_segments_without_shared_buckets_are_finalized_completely(spark: SparkSession, tmp_path: Path) -> None:
     into = digested(tmp_path, range(5), range(FAR, FAR + 5))
     division = finalization.find_shared_buckets(into, [], ["a", "b"])
     assert (division.buckets.tolist(), division.changed_parts) == ([], frozenset())
@@ -46,7 +46,7 @@ def test_segments_without_a_common_bucket_are_all_settled(spark: SparkSession, t
     assert not (into / finalization.PARTIAL_CALLS_TABLE).exists()
 
 
-def test_a_bucket_that_two_have_is_news_for_the_one_that_was_there(tmp_path: Path) -> None:
+def test_newly_shared_bucket_changes_the_older_part(tmp_path: Path) -> None:
     into = digested(tmp_path, range(5), range(FAR, FAR + 5), range(5, 10))
     division = finalization.find_shared_buckets(into, ["a", "b"], ["c"])
     assert len(division.buckets) == 1
@@ -55,7 +55,7 @@ def test_a_bucket_that_two_have_is_news_for_the_one_that_was_there(tmp_path: Pat
     assert (again.buckets.tolist(), again.changed_parts) == (division.buckets.tolist(), frozenset())
 
 
-def test_parts_that_have_become_one_still_have_to_be_put_together(tmp_path: Path) -> None:
+def test_merged_part_keeps_its_shared_buckets(tmp_path: Path) -> None:
     into = digested(tmp_path, range(5), range(FAR, FAR + 5), range(5, 10))
     before = finalization.find_shared_buckets(into, ["a", "b", "c"], [])
     segment_decoder.merge_parts("m", ["a", "c"], str(into))
@@ -64,7 +64,7 @@ def test_parts_that_have_become_one_still_have_to_be_put_together(tmp_path: Path
 
 
 @pytest.mark.usefixtures("few")
-def test_what_is_settled_stays_as_it_is_until_it_has_to_change(spark: SparkSession, tmp_path: Path) -> None:
+def test_finalized_files_stay_until_a_segment_shares_their_bucket(spark: SparkSession, tmp_path: Path) -> None:
     """A segment that shares nothing comes, then one that goes on with the first."""
     folder, out, tape = tmp_path / "journal", tmp_path / "out", Tape()
 

@@ -23,7 +23,7 @@ from tests.integration.pipeline.table_rows import (
 WAITS: Row = {"caller_protocol": "nq", "accepted_at": NOON + 1, "outcome": "unanswered", "answers": 0}
 
 
-def test_starved_are_accepted_and_neither_answered_nor_cancelled(spark: SparkSession) -> None:
+def test_starved_lists_accepted_requests_without_response_or_cancellation(spark: SparkSession) -> None:
     table = starved(
         calls(
             spark,
@@ -49,7 +49,7 @@ def test_starved_are_accepted_and_neither_answered_nor_cancelled(spark: SparkSes
     )
 
 
-def test_starved_knows_what_the_next_hub_did(spark: SparkSession) -> None:
+def test_starved_excludes_requests_finished_by_the_next_hub(spark: SparkSession) -> None:
     asked: Row = {"protocol": "nq", "peer": "conv", "session": "c1", "method": "math.add", "target": "math-add"}
     later: Row = {**asked, "run": "run2", "session": "c2", "at": NOON + HOUR}
     waits: Row = {**WAITS, "caller_peer": "conv"}
@@ -80,7 +80,7 @@ def test_starved_knows_what_the_next_hub_did(spark: SparkSession) -> None:
     assert told(table, "run op waited_ns") == [("run1", "2", HOUR), ("run1", "4", HOUR), ("run1", "5", HOUR)]
 
 
-def test_security_audit_counts_what_peers_should_not_do(spark: SparkSession) -> None:
+def test_security_audit_counts_denials_unreadable_frames_and_stray_responses(spark: SparkSession) -> None:
     table = security_audit(
         marks(
             spark,

@@ -26,7 +26,7 @@ from tests.integration.pipeline.table_rows import DAY, HOUR, MIDNIGHT, MINUTE, N
         (101, (510, 960, 1000, 1010)),
     ],
 )
-def test_percentiles_are_of_the_nearest_rank(spark: SparkSession, count: int, expected: tuple[int | None, ...]) -> None:
+def test_percentiles_use_nearest_rank(spark: SparkSession, count: int, expected: tuple[int | None, ...]) -> None:
     # Largest first, and one that is null and does not count.
     rows = [(value,) for value in [*range(10 * count, 0, -10), None]]
     values = spark.createDataFrame(rows, "value bigint").agg(sorted_values("value").alias("all"))
@@ -62,7 +62,7 @@ def test_slo_counts_calls_errors_and_percentiles_per_minute(spark: SparkSession)
     ]
 
 
-def test_slo_knows_days_apart_and_leaves_out_legs_without_caller(spark: SparkSession) -> None:
+def test_slo_separates_days_and_skips_rows_without_caller(spark: SparkSession) -> None:
     table = slo(
         calls(
             spark,
@@ -74,7 +74,7 @@ def test_slo_knows_days_apart_and_leaves_out_legs_without_caller(spark: SparkSes
     assert told(table, "date minute calls p50_ns") == [(DAY, "23:59", 1, 3), (NEXT, "00:00", 1, 4)]
 
 
-def test_latency_breakdown_takes_each_time_by_itself(spark: SparkSession) -> None:
+def test_latency_breakdown_computes_each_percentile_separately(spark: SparkSession) -> None:
     table = latency_breakdown(
         calls(
             spark,
@@ -98,7 +98,7 @@ def test_latency_breakdown_takes_each_time_by_itself(spark: SparkSession) -> Non
     ]
 
 
-def test_errors_name_the_last_call_of_each_hour(spark: SparkSession) -> None:
+def test_errors_have_the_last_call_of_each_hour_as_sample(spark: SparkSession) -> None:
     busy = {"outcome": "not_executed", "reason": "overloaded", "code": "14"}
     table = errors(
         calls(
@@ -122,7 +122,7 @@ def test_errors_name_the_last_call_of_each_hour(spark: SparkSession) -> None:
     ]
 
 
-def test_retries_count_what_is_beyond_the_first(spark: SparkSession) -> None:
+def test_retries_count_repeats_after_the_first(spark: SparkSession) -> None:
     table = retries(
         calls(
             spark,
@@ -140,7 +140,7 @@ def test_retries_count_what_is_beyond_the_first(spark: SparkSession) -> None:
     ]
 
 
-def test_bridge_matrix_has_a_row_for_each_pair_of_protocols(spark: SparkSession) -> None:
+def test_bridge_matrix_has_a_row_per_pair_of_protocols(spark: SparkSession) -> None:
     table = bridge_matrix(
         calls(
             spark,
@@ -159,7 +159,7 @@ def test_bridge_matrix_has_a_row_for_each_pair_of_protocols(spark: SparkSession)
     ]
 
 
-def test_service_graph_names_peers_and_else_links(spark: SparkSession) -> None:
+def test_service_graph_names_peers_or_sessions_of_anonymous_ones(spark: SparkSession) -> None:
     table = service_graph(
         calls(
             spark,

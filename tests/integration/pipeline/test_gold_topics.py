@@ -9,7 +9,7 @@ from fiveways.pipeline.gold.unused import unused
 from tests.integration.pipeline.table_rows import DAY, MIDNIGHT, NEXT, NOON, Row, calls, deliveries, empty, names, told
 
 
-def test_slow_consumers_have_their_drops_and_waits(spark: SparkSession) -> None:
+def test_slow_consumers_have_drops_and_queueing_times(spark: SparkSession) -> None:
     table = slow_consumers(
         deliveries(
             spark,
@@ -26,7 +26,7 @@ def test_slow_consumers_have_their_drops_and_waits(spark: SparkSession) -> None:
     ]
 
 
-def test_slow_consumers_know_a_conversation_of_nq_over_its_links(spark: SparkSession) -> None:
+def test_slow_consumers_merge_connections_of_an_nq_session(spark: SparkSession) -> None:
     nq: Row = {"subscriber_protocol": "nq", "subscriber_peer": "conv"}
     table = slow_consumers(
         deliveries(
@@ -43,7 +43,7 @@ def sent(number: int, **more: object) -> Row:
     return {"op": f"p{number}", "published_at": NOON + number, "first_at": NOON + 100 + number, **more}
 
 
-def test_delivery_audit_counts_what_was_dropped_doubled_and_overtaken(spark: SparkSession) -> None:
+def test_delivery_audit_counts_lost_duplicated_and_reordered(spark: SparkSession) -> None:
     table = delivery_audit(
         deliveries(
             spark,
@@ -66,7 +66,7 @@ def test_delivery_audit_counts_what_was_dropped_doubled_and_overtaken(spark: Spa
     ]
 
 
-def test_delivery_audit_orders_publications_of_one_moment_by_their_numbers(spark: SparkSession) -> None:
+def test_delivery_audit_orders_simultaneous_publications_by_operation(spark: SparkSession) -> None:
     same: Row = {"published_at": NOON}
     table = delivery_audit(
         deliveries(spark, {**same, "op": "p9", "first_at": NOON + 2}, {**same, "op": "p10", "first_at": NOON + 1}),
@@ -75,7 +75,7 @@ def test_delivery_audit_orders_publications_of_one_moment_by_their_numbers(spark
     assert told(table, "publications lost reordered") == [(2, 0, 1)]
 
 
-def test_delivery_audit_finds_what_vanished_between_first_and_last(spark: SparkSession) -> None:
+def test_delivery_audit_counts_unrecorded_publications_as_lost(spark: SparkSession) -> None:
     everything = [sent(number, subscriber_session="all") for number in range(1, 7)]
     table = delivery_audit(
         deliveries(
@@ -110,7 +110,7 @@ def test_delivery_audit_finds_what_vanished_between_first_and_last(spark: SparkS
     ]
 
 
-def test_delivery_audit_after_the_clock_was_set_back_goes_by_the_order_of_records(spark: SparkSession) -> None:
+def test_delivery_audit_uses_record_order_when_clock_was_set_back(spark: SparkSession) -> None:
     table = delivery_audit(
         deliveries(
             spark,
@@ -124,7 +124,7 @@ def test_delivery_audit_after_the_clock_was_set_back_goes_by_the_order_of_record
     assert told(table, "publications delivered lost reordered") == [(4, 4, 0, 0)]
 
 
-def test_unused_after_the_clock_was_set_back_was_offered_first_by_the_first_record(spark: SparkSession) -> None:
+def test_unused_uses_record_order_when_clock_was_set_back(spark: SparkSession) -> None:
     offered: Row = {"what": "offered", "name": "math.mul"}
     table = unused(
         names(
@@ -138,7 +138,7 @@ def test_unused_after_the_clock_was_set_back_was_offered_first_by_the_first_reco
     assert told(table, "name offered_by since_at") == [("math.mul", "ann", NOON)]
 
 
-def test_delivery_audit_makes_nothing_of_what_it_does_not_know(spark: SparkSession) -> None:
+def test_delivery_audit_counts_no_gaps_for_unknown_publications(spark: SparkSession) -> None:
     unknown: Row = {"op": None, "topic": None, "publisher_session": None, "published_at": None}
     table = delivery_audit(
         deliveries(
@@ -156,7 +156,7 @@ def test_delivery_audit_makes_nothing_of_what_it_does_not_know(spark: SparkSessi
     ]
 
 
-def test_unused_are_methods_that_nobody_calls(spark: SparkSession) -> None:
+def test_unused_lists_methods_without_calls(spark: SparkSession) -> None:
     offered: Row = {"what": "offered"}
     table = unused(
         names(
@@ -186,7 +186,7 @@ def test_unused_are_methods_that_nobody_calls(spark: SparkSession) -> None:
     ]
 
 
-def test_unused_are_topics_and_patterns_that_nobody_publishes_to(spark: SparkSession) -> None:
+def test_unused_lists_topics_and_patterns_without_publications(spark: SparkSession) -> None:
     wanted = ("news", "idle", "news.*", "*.today", "*", "a.*.c", "no*", "*s", "_*", "*.x")
     published = ("news", "news.today", "a.b.b.c", "__24sys.x")
     table = unused(

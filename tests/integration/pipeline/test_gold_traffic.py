@@ -24,7 +24,7 @@ from tests.integration.pipeline.table_rows import (
 )
 
 
-def test_traffic_adds_up_links(spark: SparkSession) -> None:
+def test_traffic_sums_over_sessions(spark: SparkSession) -> None:
     table = traffic(
         activity(
             spark,
@@ -72,7 +72,7 @@ def test_top_talkers_are_ranked_by_bytes_then_frames_then_name(spark: SparkSessi
     ]
 
 
-def test_top_talkers_are_a_hundred_and_their_share_is_of_all(spark: SparkSession) -> None:
+def test_top_talkers_are_limited_to_100_with_share_of_all_bytes(spark: SparkSession) -> None:
     table = top_talkers(
         activity(spark, *({"session": f"s{number}", "bytes": 10} for number in range(125))), empty(spark, "calls")
     )
@@ -81,7 +81,7 @@ def test_top_talkers_are_a_hundred_and_their_share_is_of_all(spark: SparkSession
     assert {share for _, share in found} == {1 / 125}
 
 
-def test_sessions_summary_counts_how_links_end(spark: SparkSession) -> None:
+def test_sessions_summary_counts_closes_and_errors(spark: SparkSession) -> None:
     closed: Row = {"closed_at": NOON + 9}
     table = sessions_summary(
         sessions(
@@ -102,7 +102,7 @@ def test_sessions_summary_counts_how_links_end(spark: SparkSession) -> None:
     ]
 
 
-def test_capacity_adds_up_traffic_and_finds_the_busiest_second(spark: SparkSession) -> None:
+def test_capacity_sums_traffic_and_finds_busiest_second(spark: SparkSession) -> None:
     table = capacity(
         activity(
             spark,
@@ -156,7 +156,7 @@ def test_capacity_counts_open_calls_over_minutes(spark: SparkSession) -> None:
     ]
 
 
-def test_capacity_lets_unanswered_calls_end_with_what_is_known(spark: SparkSession) -> None:
+def test_capacity_ends_unanswered_calls_with_the_last_record_of_the_session(spark: SparkSession) -> None:
     found = open_calls(
         spark,
         [{"session": "c1", "last_at": NOON + MINUTE // 2}, {"minute_at": NOON + MINUTE}],
@@ -168,12 +168,12 @@ def test_capacity_lets_unanswered_calls_end_with_what_is_known(spark: SparkSessi
     assert found == [(DAY, "12:00", 3, 0.75, 2), (DAY, "12:01", 0, 0.0, 0)]
 
 
-def test_capacity_begins_every_day_anew(spark: SparkSession) -> None:
+def test_capacity_keeps_no_call_open_past_midnight(spark: SparkSession) -> None:
     found = open_calls(spark, [{"minute_at": MIDNIGHT}], {"requested_at": MIDNIGHT - MINUTE // 2, "latency": MINUTE})
     assert found == [(DAY, "23:59", 1, 0.5, 1), (NEXT, "00:00", 0, 0.0, 0)]
 
 
-def test_capacity_has_a_call_that_ends_before_it_begins_open_for_no_time(spark: SparkSession) -> None:
+def test_capacity_ignores_open_time_of_call_that_ends_before_it_begins(spark: SparkSession) -> None:
     table = capacity(
         activity(spark, {}),
         messages(spark, {}),

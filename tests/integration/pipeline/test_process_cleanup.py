@@ -75,12 +75,12 @@ def start(tmp_path: Path) -> Iterator[Callable[..., Started]]:
             each.process.communicate()
 
 
-def test_a_query_leaves_nothing_behind(start: Callable[..., Started], plain: captures.Plain) -> None:
+def test_query_leaves_no_files(start: Callable[..., Started], plain: captures.Plain) -> None:
     code, out, err = start("sql", "select count(*) as n from calls", "--out", str(plain.out)).ended()
     assert (code, out, err) == (0, '{"n": 31}\n', "")
 
 
-def test_a_query_that_is_interrupted_while_java_starts_ends_in_silence(
+def test_query_interrupted_during_java_start_ends_without_output(
     start: Callable[..., Started], plain: captures.Plain
 ) -> None:
     query = start("sql", "select 1 from calls", "--out", str(plain.out))
@@ -104,7 +104,7 @@ def test_interrupt_during_the_fork_of_java_ends_the_command(tmp_path: Path) -> N
 
 
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
-def test_a_run_that_is_interrupted_at_work_ends_in_silence(
+def test_interrupted_run_ends_without_output(
     start: Callable[..., Started], plain: captures.Plain, tmp_path: Path, number: int, code: int
 ) -> None:
     run = start("pipeline", "run", "--journal", str(plain.journal), "--out", str(tmp_path / "out"))
@@ -118,7 +118,7 @@ def test_a_run_that_is_interrupted_at_work_ends_in_silence(
     assert not (tmp_path / "out").exists()
 
 
-def test_what_a_killed_process_left_is_removed_by_the_next(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_next_process_removes_files_of_killed_process(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     with _killed(tmp_path) as left:
         (left / "liblz4.so").touch()

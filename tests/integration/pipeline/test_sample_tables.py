@@ -53,7 +53,7 @@ def rows_of(table: pa.Table, names: Sequence[str]) -> Counter[tuple[object, ...]
 
 
 @pytest.mark.parametrize("table", TABLES)
-def test_tables_are_true(made: Made, table: str) -> None:
+def test_table_equals_expected_rows(made: Made, table: str) -> None:
     wanted, found = made.wanted(table), made.found(table)
     names = [name for name in wanted.schema.names if name not in FREE.get(table, ())]
     want, have = rows_of(wanted, names), rows_of(found, names)
@@ -61,7 +61,7 @@ def test_tables_are_true(made: Made, table: str) -> None:
     assert [dict(zip(names, row, strict=True)) for row in list(want - have)[:3]] == []
 
 
-def test_what_a_policy_took_away_is_said_to_be_so(made: Made) -> None:
+def test_truncated_and_omitted_payloads_have_their_reasons(made: Made) -> None:
     wanted = {(row["run"], row["seq"]): row["reason"] for row in made.wanted("quarantine").to_pylist() if row["reason"]}
     found = {(row["run"], row["seq"]): row["reason"] for row in made.found("quarantine").to_pylist()}
     assert set(wanted.values()) == {"payload cut", "payload left out"}
@@ -69,7 +69,7 @@ def test_what_a_policy_took_away_is_said_to_be_so(made: Made) -> None:
     assert all(found.values())
 
 
-def test_every_outcome_and_reason_is_among_them(made: Made) -> None:
+def test_sample_contains_every_outcome_and_reason(made: Made) -> None:
     calls = made.wanted("calls")
     outcomes = "result failed not_executed timeout lost cancelled unanswered"
     assert set(calls["outcome"].to_pylist()) == set(outcomes.split())

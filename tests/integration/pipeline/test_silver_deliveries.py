@@ -11,7 +11,7 @@ EVENT: Row = {"kind": "event", "direction": "out", "op": "p1", "at": NOON + 10, 
 DROP: Row = {"kind": "drop", "direction": "out", "op": "p1", "channel": "news", "at": NOON + 20, "reason": "slow"}
 
 
-def test_each_subscriber_has_a_row_with_all_that_is_known(spark: SparkSession) -> None:
+def test_each_subscriber_has_a_complete_row(spark: SparkSession) -> None:
     table = deliveries(
         messages(
             spark,
@@ -29,7 +29,7 @@ def test_each_subscriber_has_a_row_with_all_that_is_known(spark: SparkSession) -
     ]
 
 
-def test_after_the_clock_was_set_back_the_first_is_still_the_first(spark: SparkSession) -> None:
+def test_record_order_decides_first_delivery_when_clock_was_set_back(spark: SparkSession) -> None:
     table = deliveries(
         messages(
             spark,
@@ -46,7 +46,7 @@ def test_after_the_clock_was_set_back_the_first_is_still_the_first(spark: SparkS
     assert told(table, "latency_ns negative_durations") == [(None, 1)]
 
 
-def test_a_repeat_is_another_copy_and_the_first_tells_the_times(spark: SparkSession) -> None:
+def test_repeated_event_counts_as_copy_and_first_event_gives_the_times(spark: SparkSession) -> None:
     table = deliveries(
         messages(spark, PUBLISHED, EVENT, {**EVENT, "at": NOON + 90, "queued_ns": 70, "size": 33}), marks(spark, DROP)
     )
@@ -55,12 +55,12 @@ def test_a_repeat_is_another_copy_and_the_first_tells_the_times(spark: SparkSess
     ]
 
 
-def test_two_subscriptions_of_one_link_are_no_repeat(spark: SparkSession) -> None:
+def test_two_subscriptions_of_one_session_are_not_duplicates(spark: SparkSession) -> None:
     table = deliveries(messages(spark, PUBLISHED, EVENT, {**EVENT, "id": "8"}), marks(spark))
     assert told(table, "subscriber_session copies") == [("s1", 1)]
 
 
-def test_a_conversation_of_nq_is_one_subscriber_over_all_its_links(spark: SparkSession) -> None:
+def test_nq_session_is_one_subscriber_over_all_its_connections(spark: SparkSession) -> None:
     event = {**EVENT, "protocol": "nq", "peer": "conv"}
     table = deliveries(
         messages(
@@ -80,7 +80,7 @@ def test_a_conversation_of_nq_is_one_subscriber_over_all_its_links(spark: SparkS
     ]
 
 
-def test_a_repeated_publication_is_known_by_its_first_message(spark: SparkSession) -> None:
+def test_repeated_publication_uses_its_first_message(spark: SparkSession) -> None:
     again: Row = {"kind": "call", "method": "hub.publish", "topic": "news", "op": "p1", "protocol": "nq"}
     table = deliveries(
         messages(
@@ -95,7 +95,7 @@ def test_a_repeated_publication_is_known_by_its_first_message(spark: SparkSessio
     assert told(table, "publisher_session publisher_protocol published_at copies") == [("a", "nq", NOON, 1)]
 
 
-def test_an_event_whose_publication_is_not_in_the_data_tells_what_it_can(spark: SparkSession) -> None:
+def test_event_without_recorded_publication_has_null_publisher(spark: SparkSession) -> None:
     table = deliveries(
         messages(spark, {**EVENT, "topic": "kept"}, {**EVENT, "run": "run2", "op": "p1", "at": MIDNIGHT}), marks(spark)
     )
@@ -105,7 +105,7 @@ def test_an_event_whose_publication_is_not_in_the_data_tells_what_it_can(spark: 
     ]
 
 
-def test_without_operations_each_event_is_a_row(spark: SparkSession) -> None:
+def test_without_operation_ids_each_event_is_a_row(spark: SparkSession) -> None:
     event = {**EVENT, "op": None, "topic": "news"}
     table = deliveries(
         messages(spark, {**PUBLISHED, "op": None}, event, event, {**event, "part": 1, "seq": 2}),
@@ -123,7 +123,7 @@ def test_without_operations_each_event_is_a_row(spark: SparkSession) -> None:
 
 
 @pytest.mark.parametrize("gap", [10, 3 * 86_400 * 1_000_000_000])
-def test_the_day_is_that_of_the_publication(spark: SparkSession, gap: int) -> None:
+def test_delivery_has_the_date_of_its_publication(spark: SparkSession, gap: int) -> None:
     table = deliveries(
         messages(spark, {**PUBLISHED, "at": MIDNIGHT - 1}, {**EVENT, "at": MIDNIGHT - 1 + gap}), marks(spark)
     )

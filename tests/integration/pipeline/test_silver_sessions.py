@@ -21,7 +21,7 @@ from tests.integration.pipeline.table_rows import (
 from tests.integration.pipeline.table_rows import activity as active
 
 
-def test_activity_counts_frames_once_and_messages_all(spark: SparkSession) -> None:
+def test_activity_counts_each_frame_once_and_all_messages(spark: SparkSession) -> None:
     table = activity(
         messages(
             spark,
@@ -46,7 +46,7 @@ def test_activity_counts_frames_once_and_messages_all(spark: SparkSession) -> No
     )
 
 
-def test_a_session_has_its_times_and_its_sums(spark: SparkSession) -> None:
+def test_session_has_its_times_and_totals(spark: SparkSession) -> None:
     table = sessions(
         active(
             spark,
@@ -75,7 +75,7 @@ def test_a_session_has_its_times_and_its_sums(spark: SparkSession) -> None:
     ]
 
 
-def test_what_is_not_known_of_a_session_is_null(spark: SparkSession) -> None:
+def test_unknown_values_of_a_session_are_null(spark: SparkSession) -> None:
     table = sessions(
         active(spark, {"session": "only frames", "minute_at": MIDNIGHT}),
         marks(
@@ -98,7 +98,7 @@ def test_what_is_not_known_of_a_session_is_null(spark: SparkSession) -> None:
     ]
 
 
-def test_names_are_offered_subscribed_published_and_given_up(spark: SparkSession) -> None:
+def test_names_lists_registered_subscribed_published_and_ended(spark: SparkSession) -> None:
     offer: Row = {"kind": "call", "method": "hub.register"}
     table = names(
         messages(
@@ -131,7 +131,7 @@ def test_names_are_offered_subscribed_published_and_given_up(spark: SparkSession
     ]
 
 
-def test_names_that_were_refused_are_left_out(spark: SparkSession) -> None:
+def test_names_excludes_refused_requests(spark: SparkSession) -> None:
     offer: Row = {"kind": "call", "method": "hub.register", "id": "1"}
     table = names(
         messages(
@@ -150,7 +150,7 @@ def test_names_that_were_refused_are_left_out(spark: SparkSession) -> None:
     assert told(table, "what name") == [("offered", "granted"), ("offered", "unanswered")]
 
 
-def test_after_the_clock_was_set_back_a_session_goes_by_the_order_of_its_records(spark: SparkSession) -> None:
+def test_session_uses_record_order_when_clock_was_set_back(spark: SparkSession) -> None:
     table = sessions(
         active(
             spark,
@@ -174,7 +174,7 @@ def test_after_the_clock_was_set_back_a_session_goes_by_the_order_of_its_records
     ]
 
 
-def test_after_the_clock_was_set_back_a_refusal_is_still_behind_its_request(spark: SparkSession) -> None:
+def test_names_uses_record_order_when_clock_was_set_back(spark: SparkSession) -> None:
     offer: Row = {"kind": "call", "method": "hub.register"}
     table = names(
         messages(

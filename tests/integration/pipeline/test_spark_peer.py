@@ -128,7 +128,7 @@ def is_followed(peer: SyncPeer, query: "StreamingQuery") -> None:
 
 
 @pytest.mark.parametrize("protocol", PROTOCOLS)
-def test_rows_are_published_and_retained_values_read_in_every_protocol(
+def test_published_rows_are_read_as_retained_values_in_every_protocol(
     engine: "SparkSession", hub: hubs.Hub, peer: SyncPeer, protocol: str
 ) -> None:
     place = f"every.p{next(_names)}"
@@ -143,7 +143,7 @@ def test_rows_are_published_and_retained_values_read_in_every_protocol(
         peer.close_topic(f"{place}.n{n}")
 
 
-def test_a_batch_ends_after_its_count(engine: "SparkSession", hub: hubs.Hub, peer: SyncPeer) -> None:
+def test_batch_ends_after_count_or_seconds(engine: "SparkSession", hub: hubs.Hub, peer: SyncPeer) -> None:
     for n in range(3):
         peer.publish(f"counted.n{n}", n, retain=True)
     found = read(engine, hub.url("lrpm"), "counted.*", count=2)
@@ -152,7 +152,7 @@ def test_a_batch_ends_after_its_count(engine: "SparkSession", hub: hubs.Hub, pee
     assert sorted(row.data for row in found) == ["0", "1", "2"]
 
 
-def test_columns_of_any_type_are_published_as_their_values(
+def test_columns_of_any_type_are_published(
     engine: "SparkSession", hub: hubs.Hub, peer: SyncPeer
 ) -> None:
     frame = engine.sql(
@@ -167,14 +167,14 @@ def test_columns_of_any_type_are_published_as_their_values(
         assert taken(events, 1)[0].data == {"a": 1, "b": [{"c": "x"}]}
 
 
-def test_a_partition_is_published_in_its_order(engine: "SparkSession", hub: hubs.Hub, peer: SyncPeer) -> None:
+def test_partition_is_published_in_order(engine: "SparkSession", hub: hubs.Hub, peer: SyncPeer) -> None:
     frame = engine.range(0, 1000, 1, 1).selectExpr("'ordered' as topic", "string(id) as data")
     with peer.subscribe("ordered") as events:
         publish(frame, hub.url("lrpm"))
         assert [event.data for event in taken(events, 1000)] == list(range(1000))
 
 
-def test_publications_have_ids_where_these_are_wanted(engine: "SparkSession", hub: hubs.Hub, peer: SyncPeer) -> None:
+def test_option_ids_adds_ids_to_publications(engine: "SparkSession", hub: hubs.Hub, peer: SyncPeer) -> None:
     frame = engine.range(0, 4, 1, 2).selectExpr("'named' as topic", "string(id) as data")
     with peer.subscribe("named") as events:
         publish(frame, hub.url("lrpm"), ids="true")
@@ -189,7 +189,7 @@ def test_publications_have_ids_where_these_are_wanted(engine: "SparkSession", hu
     ]
 
 
-def test_a_stream_reads_what_is_published_and_publishes_what_it_makes_of_it(
+def test_stream_reads_one_topic_and_publishes_on_another(
     engine: "SparkSession", hub: hubs.Hub, peer: SyncPeer, tmp_path: Path
 ) -> None:
     stream = engine.readStream.format("fiveways").options(url=hub.url("umq"), topic="sensors.*").load()
@@ -224,7 +224,7 @@ def _of(event: SyncEvent) -> dict[str, Any]:
     return event.data
 
 
-def test_a_stream_that_starts_again_tells_what_is_lost(
+def test_restarted_stream_reports_lost_rows(
     engine: "SparkSession", hub: hubs.Hub, peer: SyncPeer, tmp_path: Path
 ) -> None:
     first = Collected(engine, hub.url("lrpm"), tmp_path, topic="again")
@@ -255,7 +255,7 @@ def test_a_stream_that_starts_again_tells_what_is_lost(
     assert after[0].reader != rows[0].reader
 
 
-def test_a_stream_goes_on_over_a_closed_topic(
+def test_stream_resubscribes_after_its_topic_was_closed(
     engine: "SparkSession", hub: hubs.Hub, peer: SyncPeer, tmp_path: Path
 ) -> None:
     stream = Collected(engine, hub.url("umq36"), tmp_path, topic="goes")
@@ -271,7 +271,7 @@ def test_a_stream_goes_on_over_a_closed_topic(
     assert [(row.data, row.gap) for row in rows] == [("1", False), ("2", True)]
 
 
-def test_a_query_that_ends_takes_what_there_is(
+def test_available_now_query_reads_all_retained_values(
     engine: "SparkSession", hub: hubs.Hub, peer: SyncPeer, tmp_path: Path
 ) -> None:
     for n in range(5):
@@ -284,7 +284,7 @@ def test_a_query_that_ends_takes_what_there_is(
     assert max(progress["numInputRows"] for progress in query.recentProgress) <= 2
 
 
-def test_what_the_buffer_has_no_room_for_is_counted_in_the_rows(
+def test_rows_dropped_by_a_full_buffer_are_counted_in_missed(
     engine: "SparkSession", hub: hubs.Hub, peer: SyncPeer, tmp_path: Path
 ) -> None:
     stream = Collected(engine, hub.url("lrpm"), tmp_path, topic="flood", buffer_rows=10)
@@ -322,14 +322,14 @@ def test_what_the_buffer_has_no_room_for_is_counted_in_the_rows(
         ({"url": "umq+ws://localhost", "topic": "a", "topics": "b"}, "'topics' is no option of the format fiveways"),
     ],
 )
-def test_a_wrong_option_is_told_when_it_is_loaded(
+def test_invalid_option_fails_at_load(
     engine: "SparkSession", options: dict[str, str], sentence: str
 ) -> None:
     with pytest.raises(Exception, match=sentence):
         engine.read.format("fiveways").options(**options).load()
 
 
-def test_a_hub_that_is_away_fails_batch_and_stream(engine: "SparkSession", tmp_path: Path) -> None:
+def test_unreachable_hub_fails_batch_and_stream(engine: "SparkSession", tmp_path: Path) -> None:
     away = "lrpm+ws://127.0.0.1:9"
     from pyspark.errors import AnalysisException  # noqa: PLC0415  without pyspark the tests are skipped
 
@@ -359,7 +359,7 @@ def test_a_hub_that_is_away_fails_batch_and_stream(engine: "SparkSession", tmp_p
         ("'a..b*' as topic, '1' as data", "row 1 of its partition, on a..b*, was not published"),
     ],
 )
-def test_rows_that_cannot_be_published_fail_the_job(
+def test_unpublishable_rows_fail_the_job(
     engine: "SparkSession", hub: hubs.Hub, columns: str, sentence: str
 ) -> None:
     with pytest.raises(Exception, match=sentence.replace("*", r"\*")):
@@ -370,7 +370,7 @@ BLOCKS = re.findall(r"```py\n(.*?)```", (ROOT / "docs" / "spark-peer.md").read_t
 
 
 @pytest.mark.parametrize("block", BLOCKS, ids=[f"block {number}" for number, _ in enumerate(BLOCKS, 1)])
-def test_a_block_of_the_docs_prints_what_its_comments_say(
+def test_code_block_of_the_docs_prints_the_documented_output(
     engine: "SparkSession",
     hub: hubs.Hub,
     peer: SyncPeer,
@@ -386,7 +386,7 @@ def test_a_block_of_the_docs_prints_what_its_comments_say(
         peer.close_topic(topic)
 
 
-def test_the_example_runs(
+def test_example_prints_means_of_all_rooms(
     engine: "SparkSession", monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """All of it but the start of a Spark of its own: it is given the one that is there."""
@@ -400,7 +400,7 @@ def test_the_example_runs(
     assert [settings.master for settings in wanted] == ["local[2]"]
 
 
-def test_the_example_tells_of_a_hub_that_is_away_before_spark_starts(
+def test_example_reports_unreachable_hub_before_spark_starts(
     monkeypatch: pytest.MonkeyPatch, engine: "SparkSession"
 ) -> None:
     wanted = given_spark(engine, monkeypatch)
@@ -411,7 +411,7 @@ def test_the_example_tells_of_a_hub_that_is_away_before_spark_starts(
     assert wanted == []
 
 
-def test_a_plan_shows_no_token(engine: "SparkSession", hub: hubs.Hub, capsys: pytest.CaptureFixture[str]) -> None:
+def test_query_plan_does_not_show_the_token(engine: "SparkSession", hub: hubs.Hub, capsys: pytest.CaptureFixture[str]) -> None:
     options = {"url": hub.url("lrpm"), "topic": "a", "token": "my-own-token"}
     frame = engine.read.format("fiveways").options(**options).load()
     frame.explain(extended=True)
@@ -420,13 +420,13 @@ def test_a_plan_shows_no_token(engine: "SparkSession", hub: hubs.Hub, capsys: py
     assert "my-own-token" not in shown
 
 
-def test_topics_are_not_overwritten(engine: "SparkSession", hub: hubs.Hub) -> None:
+def test_overwrite_mode_is_rejected(engine: "SparkSession", hub: hubs.Hub) -> None:
     rows = engine.createDataFrame([("a", "1")], ROWS)
     with pytest.raises(Exception, match="a topic cannot be overwritten"):
         rows.write.format("fiveways").option("url", hub.url("lrpm")).mode("overwrite").save()
 
 
-def test_a_refused_publication_fails_the_stream_and_a_refused_reader_its_query(
+def test_denied_publication_and_subscription_fail_their_queries(
     engine: "SparkSession", tmp_path: Path
 ) -> None:
     config = tmp_path / "fiveways.toml"

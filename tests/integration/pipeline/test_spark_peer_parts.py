@@ -32,7 +32,7 @@ def rows_of(partitions: Any) -> list[dict[str, Any]]:  # noqa: ANN401
     return [row for each in partitions for batch in decode_rows(each.value) for row in batch.to_pylist()]
 
 
-def test_a_buffer_keeps_rows_until_they_are_forgotten() -> None:
+def test_buffer_keeps_rows_until_they_are_discarded() -> None:
     buffer = RowBuffer("r", 10, 1 << 20)
     filled(buffer, 1, 2, 3)
     assert [row.data for row in buffer.between(1, 3)] == ["2", "3"]
@@ -43,7 +43,7 @@ def test_a_buffer_keeps_rows_until_they_are_forgotten() -> None:
     assert (buffer.latest, buffer.between(0, 99)) == (3, [])
 
 
-def test_a_full_buffer_counts_what_it_drops_in_the_next_row() -> None:
+def test_full_buffer_counts_dropped_rows_in_the_next_row() -> None:
     buffer = RowBuffer("r", 2, 1 << 20)
     filled(buffer, 1, 2, 3)
     buffer.put("t", "4", 4, missed=5, gap=True)
@@ -57,7 +57,7 @@ def test_a_full_buffer_counts_what_it_drops_in_the_next_row() -> None:
     assert buffer.dropped == 3
 
 
-def test_a_buffer_is_bounded_by_bytes_but_takes_one_row_of_any_size() -> None:
+def test_buffer_is_bounded_by_bytes_but_takes_one_row_of_any_size() -> None:
     buffer = RowBuffer("r", 100, 1000)
     buffer.put("t", "x" * 5000, 1)
     filled(buffer, 2)
@@ -67,7 +67,7 @@ def test_a_buffer_is_bounded_by_bytes_but_takes_one_row_of_any_size() -> None:
     assert buffer.between(1, 2)[0].missed == 1
 
 
-def test_rows_come_out_as_they_went_in() -> None:
+def test_decoded_rows_equal_encoded_rows() -> None:
     rows = [ROW, ROW._replace(seq=2, data='"ä"', gap=True)]
     assert [tuple(row.values()) for batch in decode_rows(encode_rows(rows)) for row in batch.to_pylist()] == rows
 
@@ -82,7 +82,7 @@ def test_rows_come_out_as_they_went_in() -> None:
         ([1, {}], "[1,{}]"),
     ],
 )
-def test_every_value_has_a_text(value: object, text: str) -> None:
+def test_every_value_has_a_json_form(value: object, text: str) -> None:
     assert to_json(value) == text
 
 
@@ -97,7 +97,7 @@ class Still(TopicStreamReader):
         filled(self._buffer, *numbers)
 
 
-def test_a_stream_gives_each_row_once_and_the_same_again_to_who_asks_again() -> None:
+def test_stream_reader_gives_the_same_rows_again_until_commit() -> None:
     reader = Still(partition_rows="2")
     start: Any = reader.initialOffset()
     assert reader.latestOffset(start, ReadAllAvailable()) == start
@@ -113,7 +113,7 @@ def test_a_stream_gives_each_row_once_and_the_same_again_to_who_asks_again() -> 
     assert [row["seq"] for row in rows_of(reader.partitions(end, reader.latestOffset(end, ReadAllAvailable())))] == [4]
 
 
-def test_a_micro_batch_takes_no_more_than_it_may() -> None:
+def test_micro_batch_respects_the_read_limit() -> None:
     reader = Still()
     start: Any = reader.initialOffset()
     reader.come(*range(10))
@@ -122,7 +122,7 @@ def test_a_micro_batch_takes_no_more_than_it_may() -> None:
     assert reader.reportLatestOffset() == {**start, "seq": 10}
 
 
-def test_a_full_buffer_has_room_again_when_spark_asks_for_more() -> None:
+def test_full_buffer_has_room_after_spark_asks_for_more() -> None:
     reader = Still(buffer_rows="2")
     start: Any = reader.initialOffset()
     reader.come(1, 2, 3)
@@ -134,7 +134,7 @@ def test_a_full_buffer_has_room_again_when_spark_asks_for_more() -> None:
     assert [(row["data"], row["missed"]) for row in found] == [("4", 1)]
 
 
-def test_a_new_reader_tells_what_the_one_before_it_has_lost() -> None:
+def test_new_reader_reports_rows_lost_by_the_previous_reader() -> None:
     old: Offset = {"reader": "before", "seq": 7}
     reader = Still()
     for _ in range(2):  # however often it is asked for
@@ -145,7 +145,7 @@ def test_a_new_reader_tells_what_the_one_before_it_has_lost() -> None:
     assert [(row["missed"], row["gap"], row["seq"]) for row in found] == [(3, True, 1), (0, False, 2)]
 
 
-def test_an_error_is_told_when_all_rows_have_been_given() -> None:
+def test_error_is_raised_after_all_rows_were_read() -> None:
     reader = Still()
     start: Any = reader.initialOffset()
     reader.come(1)
@@ -156,7 +156,7 @@ def test_an_error_is_told_when_all_rows_have_been_given() -> None:
         reader.latestOffset(end, ReadAllAvailable())
 
 
-def test_a_hub_that_comes_back_is_followed_again() -> None:
+def test_follower_resubscribes_after_hub_restart() -> None:
     with hubs.serving() as hub:
         url = hub.url("lrpm")
         port = str(urlsplit(url).port)
@@ -203,13 +203,13 @@ def publish(url: str, topic: str, data: object) -> None:
         ({"path": "x"}, "'path' is no option of the format fiveways"),
     ],
 )
-def test_a_bad_option_is_a_sentence(options: dict[str, str], sentence: str) -> None:
+def test_invalid_option_is_rejected_with_its_value(options: dict[str, str], sentence: str) -> None:
     with pytest.raises(BadOption) as found:
         DataSourceOptions.parse({"url": URL, **options})
     assert str(found.value).startswith(sentence)
 
 
-def test_options_are_read_whatever_their_case() -> None:
+def test_option_names_are_case_insensitive() -> None:
     options = DataSourceOptions.parse(
         {"URL": URL, "Encoding": "cbor", "checkpointLocation": "/x", "Count": "3", "ids": "True"}
     )
@@ -218,6 +218,6 @@ def test_options_are_read_whatever_their_case() -> None:
 
 
 @pytest.mark.parametrize("topic", ["", "a..b**"])
-def test_a_reader_needs_a_topic(topic: str) -> None:
+def test_reader_without_valid_topic_is_rejected(topic: str) -> None:
     with pytest.raises(BadOption, match="topic"):
         DataSourceOptions.parse({"url": URL, "topic": topic}).topic_pattern()

@@ -34,7 +34,7 @@ def batch(spark: SparkSession, journal: Path, out: Path) -> dict[str, captures.R
     return captures.tables(out)
 
 
-def test_to_the_end_it_is_what_a_batch_is(spark: SparkSession, over_midnight: captures.Whole, tmp_path: Path) -> None:
+def test_stream_gives_the_same_tables_as_a_batch(spark: SparkSession, over_midnight: captures.Whole, tmp_path: Path) -> None:
     journal, out = tmp_path / "journal", tmp_path / "stream"
     records = captures.over_midnight()
     Random(1).shuffle(records)  # much disorder, all of it within the delay
@@ -51,7 +51,7 @@ def test_to_the_end_it_is_what_a_batch_is(spark: SparkSession, over_midnight: ca
 
 
 @pytest.mark.usefixtures("few")
-def test_what_is_too_late_waits_for_the_next_run(spark: SparkSession, tmp_path: Path) -> None:
+def test_late_records_are_included_by_the_next_batch_run(spark: SparkSession, tmp_path: Path) -> None:
     journal, out = tmp_path / "journal", tmp_path / "out"
     tape = Tape()
     tape.calls(range(10))
@@ -81,7 +81,7 @@ def test_what_is_too_late_waits_for_the_next_run(spark: SparkSession, tmp_path: 
 
 
 @pytest.mark.usefixtures("few")
-def test_source_that_starts_too_slowly_is_started_again(
+def test_query_is_restarted_after_a_slow_source_start(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     journal, started, python = tmp_path / "journal", tmp_path / "started", tmp_path / "python"
@@ -103,7 +103,7 @@ def test_source_that_starts_too_slowly_is_started_again(
 
 
 @pytest.mark.usefixtures("few")
-def test_tables_that_are_gone_are_made_again(spark: SparkSession, tmp_path: Path) -> None:
+def test_deleted_tables_are_rebuilt_by_the_stream(spark: SparkSession, tmp_path: Path) -> None:
     journal, out = tmp_path / "journal", tmp_path / "out"
     tape = Tape()
     tape.calls(range(8))
@@ -116,7 +116,7 @@ def test_tables_that_are_gone_are_made_again(spark: SparkSession, tmp_path: Path
 
 
 @pytest.mark.usefixtures("few")
-def test_a_bad_segment_ends_it_and_a_mended_one_does_not(spark: SparkSession, tmp_path: Path) -> None:
+def test_unreadable_segment_stops_the_stream_until_it_is_repaired(spark: SparkSession, tmp_path: Path) -> None:
     journal, out = tmp_path / "journal", tmp_path / "out"
     tape = Tape()
     tape.calls(range(8))
@@ -136,7 +136,7 @@ def test_a_bad_segment_ends_it_and_a_mended_one_does_not(spark: SparkSession, tm
 
 
 @pytest.mark.usefixtures("few")
-def test_it_follows_a_journal_that_grows(spark: SparkSession, tmp_path: Path) -> None:
+def test_stream_follows_a_growing_journal(spark: SparkSession, tmp_path: Path) -> None:
     journal, out = tmp_path / "journal", tmp_path / "out"
     journal.mkdir()
     tape = Tape()
@@ -194,7 +194,7 @@ def watching(journal: Path, out: Path, *more: str) -> Iterator[subprocess.Popen[
 
 
 @pytest.mark.usefixtures("few")
-def test_killed_at_any_moment_it_ends_with_the_same_tables(spark: SparkSession, tmp_path: Path) -> None:
+def test_killed_stream_resumes_with_the_same_tables(spark: SparkSession, tmp_path: Path) -> None:
     journal, out = tmp_path / "journal", tmp_path / "out"
     tape = Tape()
     tape.open()

@@ -25,11 +25,11 @@ MADE = [table for table in TABLES.values() if table.inputs]
 FROM_PIECES = ("calls", "orphans")
 
 
-def test_all_gold_tables_are_there() -> None:
+def test_all_gold_tables_are_registered() -> None:
     assert {table.name for table in TABLES.values() if table.layer == "gold"} == set(GOLD.split())
 
 
-def test_every_table_stands_behind_its_inputs() -> None:
+def test_every_table_follows_its_inputs() -> None:
     known = {"_shared", "_marks"}
     for table in TABLES.values():
         assert set(table.inputs) <= known, table.name
@@ -37,13 +37,13 @@ def test_every_table_stands_behind_its_inputs() -> None:
 
 
 @pytest.mark.parametrize("table", MADE, ids=lambda table: str(table.name))
-def test_a_function_takes_the_inputs_that_the_list_names(table: Table) -> None:
+def test_function_parameters_are_the_registered_inputs(table: Table) -> None:
     parameters = inspect.signature(table.function).parameters
     assert list(parameters) == [name.lstrip("_") for name in table.inputs]
 
 
 @pytest.mark.parametrize("table", TABLES.values(), ids=lambda table: str(table.name))
-def test_every_table_says_its_question_its_grain_and_its_columns(table: Table) -> None:
+def test_every_table_documents_question_grain_and_columns(table: Table) -> None:
     assert table.question.endswith("?")
     assert "One row per" in table.grain
     assert all(table.columns.values())
@@ -54,7 +54,7 @@ def test_every_table_says_its_question_its_grain_and_its_columns(table: Table) -
 @pytest.mark.parametrize(
     "table", [each for each in MADE if each.name not in FROM_PIECES], ids=lambda table: str(table.name)
 )
-def test_the_columns_are_those_that_are_explained(spark: SparkSession, table: Table) -> None:
+def test_columns_of_every_table_are_documented(spark: SparkSession, table: Table) -> None:
     made = empty(spark, table.name)
     assert made.columns == list(table.columns)
     assert made.columns[0] == "date"
@@ -62,12 +62,12 @@ def test_the_columns_are_those_that_are_explained(spark: SparkSession, table: Ta
         assert made.dtypes == [(field.name, field.dataType.simpleString()) for field in SCHEMAS[table.name]]
 
 
-def test_only_some_tables_and_what_they_need_can_be_asked_for() -> None:
+def test_order_returns_requested_tables_and_their_inputs() -> None:
     assert [table.name for table in order(["slo"])] == ["calls", "slo"]
     assert [table.name for table in order(["unused"])] == ["messages", "_names", "calls", "retries", "unused"]
     assert order() == list(TABLES.values())
 
 
-def test_the_page_is_made_from_the_code() -> None:
+def test_tables_page_is_generated_from_the_code() -> None:
     page = (ROOT / "docs/tables.md").read_text(encoding="utf-8")
     assert page == as_page(), "run: python -m fiveways.pipeline.tables > docs/tables.md"

@@ -71,7 +71,7 @@ def sentence(capsys: pytest.CaptureFixture[str]) -> str:
         (cast("size", pa.float64()), "the column size is double, where int32 is wanted"),
     ],
 )
-def test_a_bad_column_is_named_with_its_file(
+def test_invalid_column_is_named_with_its_file(
     journal: Path, change: Callable[[pa.Table], pa.Table], words: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     path = journal / "r1-000001.parquet"
@@ -83,14 +83,14 @@ def test_a_bad_column_is_named_with_its_file(
 
 
 @pytest.mark.parametrize("left", [0, 4, 100, -8])
-def test_a_truncated_file_is_named(journal: Path, left: int, capsys: pytest.CaptureFixture[str]) -> None:
+def test_truncated_file_is_named(journal: Path, left: int, capsys: pytest.CaptureFixture[str]) -> None:
     path = journal / "r1-000001.parquet"
     path.write_bytes(path.read_bytes()[:left])
     assert run(journal) == 1
     assert str(path) in sentence(capsys)
 
 
-def test_no_journal_and_an_empty_one(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_missing_or_empty_journal_is_reported(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert run(tmp_path / "nowhere") == 1
     assert str(tmp_path / "nowhere") in sentence(capsys)
     (tmp_path / "empty").mkdir()
@@ -99,7 +99,7 @@ def test_no_journal_and_an_empty_one(tmp_path: Path, capsys: pytest.CaptureFixtu
     assert f"{tmp_path}/empty has no closed segment" in sentence(capsys)
 
 
-def test_watch_refuses_as_run_does(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_watch_reports_empty_journal(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "empty").mkdir()
     arguments = ["pipeline", "watch", "--journal", str(tmp_path / "empty"), "--out", str(tmp_path / "o"), "--until-end"]
     assert main(arguments) == 1
@@ -117,7 +117,7 @@ def standing(journal: Path, size: int | None = None) -> Path:
     return out.path
 
 
-def test_the_tables_of_before_are_not_touched(journal: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_existing_tables_are_unchanged_after_bad_input(journal: Path, capsys: pytest.CaptureFixture[str]) -> None:
     out = standing(journal)
     before = (out / "_run.json").stat()
     (journal / "r1-000002.parquet").write_bytes(b"PAR1 and no more")
@@ -128,19 +128,19 @@ def test_the_tables_of_before_are_not_touched(journal: Path, capsys: pytest.Capt
     assert captures.litter(out) == []
 
 
-def test_nothing_new_is_no_failure(journal: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_run_without_new_segments_succeeds(journal: Path, capsys: pytest.CaptureFixture[str]) -> None:
     standing(journal)
     assert run(journal) == 0
     assert capsys.readouterr().out.startswith("no new segments; 12 messages")
 
 
-def test_a_segment_that_changed_is_named(journal: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_changed_segment_is_reported(journal: Path, capsys: pytest.CaptureFixture[str]) -> None:
     standing(journal, size=5)
     assert run(journal) == 1
     assert "has changed since it was read (then 5 bytes" in sentence(capsys)
 
 
-def test_tables_of_another_journal_are_not_mixed_with_this(journal: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_tables_of_another_journal_are_rejected(journal: Path, capsys: pytest.CaptureFixture[str]) -> None:
     standing(journal)
     moved = journal.rename(journal.parent / "moved")
     assert run(moved) == 1
@@ -156,7 +156,7 @@ def test_tables_of_another_journal_are_not_mixed_with_this(journal: Path, capsys
         ["--out"],
     ],
 )
-def test_a_wrong_command_line_ends_with_2(
+def test_usage_error_exits_with_2(
     journal: Path, arguments: list[str], capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert run(journal, *arguments) == 2

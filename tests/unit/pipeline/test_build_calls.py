@@ -18,13 +18,13 @@ def rows_of(pieces: pa.Table) -> list[Row]:
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_a_segment_tells_its_calls(name: str) -> None:
+def test_one_segment_gives_expected_calls(name: str) -> None:
     assert alike(rows_of(pair_messages(table(CASES[name].messages)))) == alike(CASES[name].calls)
 
 
 @pytest.mark.parametrize("how", CUTS)
 @pytest.mark.parametrize("name", CASES)
-def test_segments_tell_their_calls_together(name: str, how: str) -> None:
+def test_merged_segments_give_expected_calls(name: str, how: str) -> None:
     segments = cut(CASES[name].messages, how, Random(name))
     pieces = pa.concat_tables([pair_messages(table(rows)).cast(PARTIAL_CALLS) for rows in segments])
     assert alike(rows_of(merge_partial_calls(pieces))) == alike(CASES[name].calls)

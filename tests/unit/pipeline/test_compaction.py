@@ -9,26 +9,26 @@ def part(name: str, date: str = "2026-03-03", size: int = 1000) -> Part:
     return Part(name=name, segments=1, dates=[date], rows={"messages": 5}, size=size)
 
 
-def test_a_few_small_parts_stay_as_they_are() -> None:
+def test_few_small_parts_are_not_merged() -> None:
     assert compaction.groups_to_merge([part(f"a{number}") for number in range(7)]) == []
 
 
-def test_eight_of_like_size_become_one() -> None:
+def test_eight_parts_of_similar_size_are_merged() -> None:
     parts = [part(f"a{number}") for number in range(8)]
     assert compaction.groups_to_merge([*parts, part("big", size=5 << 20)]) == [parts]
 
 
-def test_large_ones_are_left_alone() -> None:
+def test_large_parts_are_not_merged() -> None:
     assert compaction.groups_to_merge([part(f"a{number}", size=MAX_COMPACTED_SIZE) for number in range(50)]) == []
 
 
-def test_a_day_that_is_over_is_gathered() -> None:
+def test_parts_of_a_past_day_are_merged() -> None:
     old = [part("a", "2026-03-02"), part("b", "2026-03-02", 10 << 20)]
     assert compaction.groups_to_merge([*old, part("c")]) == [old]
     assert compaction.groups_to_merge([old[0], part("c")]) == []
 
 
-def test_however_many_come_there_are_few() -> None:
+def test_number_of_parts_stays_bounded() -> None:
     parts: list[Part] = []
     most = 0
     for number in range(3000):

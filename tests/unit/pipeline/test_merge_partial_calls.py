@@ -27,20 +27,20 @@ def put_together(segments: list[list[Row]]) -> list[Row]:
 
 @pytest.mark.parametrize("how", CUTS)
 @pytest.mark.parametrize("name", CASES)
-def test_it_is_all_one_how_cases_are_cut(name: str, how: str) -> None:
+def test_split_cases_merge_to_the_same_rows(name: str, how: str) -> None:
     rows = CASES[name].messages
     assert alike(put_together(cut(rows, how, Random(name)))) == alike(whole(rows))
 
 
 @pytest.mark.parametrize("seed", range(10))
-def test_it_is_all_one_how_captures_are_cut(seed: int) -> None:
+def test_split_random_captures_merge_to_the_same_rows(seed: int) -> None:
     chance = Random(seed)
     for number in range(10):
         rows = at_random(str(number), chance)
         assert alike(put_together(cut(rows, CUTS[1], chance))) == alike(whole(rows)), rows
 
 
-def test_nothing_becomes_nothing() -> None:
+def test_merging_no_rows_gives_no_rows() -> None:
     assert merge_partial_calls(PARTIAL_CALLS.empty_table()).schema == MERGED_CALLS
     assert merge_partial_calls(PARTIAL_CALLS.empty_table()).num_rows == 0
 

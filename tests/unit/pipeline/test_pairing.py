@@ -31,12 +31,12 @@ def rows_of(messages: pa.Table) -> list[Row]:
     return sorted(rows, key=lambda row: (row["run"], row["op"] or "", row["scope"] or "", row["requested_at"] or 0))
 
 
-def test_no_messages_make_no_pieces() -> None:
+def test_no_messages_give_no_partial_calls() -> None:
     assert pair_messages(table([])).schema == PARTIAL_CALLS
     assert pair_messages(table([message(1, "in", "hello"), message(2, "out", "event", target="3")])).num_rows == 0
 
 
-def test_columns_are_those_that_are_promised() -> None:
+def test_partial_calls_have_the_declared_columns() -> None:
     assert pair_messages(table(MIXED)).schema.names == PARTIAL_CALLS.names
     assert pair_messages(table(MIXED)).cast(PARTIAL_CALLS).num_rows == 6
 
@@ -52,7 +52,7 @@ def test_an_operation_is_one_row() -> None:
     assert row["more"] is row["strays"] is None
 
 
-def test_each_use_of_an_identifier_is_a_row_and_the_first_is_the_head() -> None:
+def test_each_use_of_an_identifier_is_a_row_with_first_as_head() -> None:
     rows = [row for row in rows_of(table(MIXED)) if row["run"] == "r2" and row["id"] == "a"]
     assert [(row["leg"], row["scope"], row["head"]) for row in rows] == [
         ("caller", "session s", True),
@@ -61,20 +61,20 @@ def test_each_use_of_an_identifier_is_a_row_and_the_first_is_the_head() -> None:
     assert [row["answers"] for row in rows] == [1, 0]
 
 
-def test_an_answer_to_nobody_is_a_stray() -> None:
+def test_response_without_request_is_stray() -> None:
     (row,) = [row for row in rows_of(table(MIXED)) if row["id"] == "b"]
     (stray,) = row["strays"]
     assert (stray["what"], stray["seq"], stray["id"], stray["transport"]) == ("answer", 10, "b", "ws")
 
 
-def test_repeated_requests_are_told_one_by_one() -> None:
+def test_repeated_requests_are_listed() -> None:
     (row,) = rows_of(table([message(seq, "in", "call", op="7", **NQ) for seq in (3, 1, 2)]))
     assert (row["requested_seq"], row["attempts"]) == (1, 3)
     assert [each["seq"] for each in row["more"]] == [2, 3]
 
 
 @pytest.mark.parametrize("seed", range(5))
-def test_neither_order_nor_chunks_nor_dictionaries_matter(seed: int) -> None:
+def test_order_chunks_and_dictionaries_do_not_change_the_rows(seed: int) -> None:
     chance = Random(seed)
     shuffled = chance.sample(MIXED, len(MIXED))
     coded = chance.sample(TEXTS, 6)
@@ -84,7 +84,7 @@ def test_neither_order_nor_chunks_nor_dictionaries_matter(seed: int) -> None:
     assert rows_of(pa.concat_tables([table(part, coded=coded) for part in parts])) == rows_of(table(MIXED))
 
 
-def test_a_dictionary_may_have_a_value_twice() -> None:
+def test_dictionary_with_duplicate_values_is_accepted() -> None:
     plain = table(MIXED)
     sessions = pa.array(["s", "t", "s"])
     codes = [{"s": (0, 2)[number % 2], "t": 1}[row["session"]] for number, row in enumerate(MIXED)]
@@ -93,13 +93,13 @@ def test_a_dictionary_may_have_a_value_twice() -> None:
     assert rows_of(plain.set_column(place, "session", doubled)) == rows_of(plain)
 
 
-def test_operations_that_look_alike_are_different() -> None:
+def test_similar_operation_ids_are_different() -> None:
     ops = ["7", "07", "7 ", "p7", "+7", "\u0667", "", "9" * 40]
     rows = rows_of(table([message(number, "in", "call", op=op) for number, op in enumerate(ops)]))
     assert sorted(row["op"] for row in rows) == sorted(ops)
 
 
-def test_one_key_is_in_one_bucket_whatever_the_segment() -> None:
+def test_key_has_the_same_bucket_in_every_segment() -> None:
     of: dict[tuple[object, ...], set[int]] = {}
     for row in MIXED:
         for piece in rows_of(table([row])):
@@ -109,14 +109,14 @@ def test_one_key_is_in_one_bucket_whatever_the_segment() -> None:
     assert all(len(buckets) == 1 for buckets in of.values())
 
 
-def test_neighbours_share_a_bucket() -> None:
+def test_neighbouring_operations_share_a_bucket() -> None:
     rows = rows_of(table([message(number, "in", "call", op=str(number)) for number in range(100)]))
     assert len({row["bucket"] for row in rows}) == 2
 
 
 @pytest.mark.parametrize("protocol", OTHERS)
 @pytest.mark.parametrize("direction", ["in", "out"])
-def test_roles_are_those_of_the_plain_telling(protocol: str, direction: str) -> None:
+def test_roles_equal_reference_matching(protocol: str, direction: str) -> None:
     kinds = (
         "call call_part result part failure accepted progress ack cancel callback publish event subscribe unsubscribe"
     )
@@ -126,5 +126,5 @@ def test_roles_are_those_of_the_plain_telling(protocol: str, direction: str) -> 
         assert roles.ROLE_NAMES[roles.message_role(kind, direction, protocol)] == (wanted or "")
 
 
-def test_messages_have_the_columns_that_pieces_need() -> None:
+def test_messages_have_the_columns_needed_for_pairing() -> None:
     assert set(spark_schemas.MESSAGES.fieldNames()) >= set(TEXTS)

@@ -82,18 +82,18 @@ BAD = [
 
 
 @pytest.mark.parametrize("query", GOOD)
-def test_a_query_that_may_be_right_is_not_refused(query: str) -> None:
+def test_possibly_valid_query_is_accepted(query: str) -> None:
     check_query(query, TABLES, OUT)
 
 
 @pytest.mark.parametrize(("query", "sentence"), BAD)
-def test_a_name_that_is_not_there_is_told_with_one_that_is(query: str, sentence: str) -> None:
+def test_unknown_name_is_rejected_with_a_suggestion(query: str, sentence: str) -> None:
     with pytest.raises(PipelineError) as raised:
         check_query(query, TABLES, OUT)
     assert str(raised.value) == sentence
 
 
-def test_tables_are_known_by_their_files(tmp_path: Path) -> None:
+def test_table_columns_are_read_from_files(tmp_path: Path) -> None:
     (tmp_path / "_run.json").write_text("{}")
     for name in ("slo", "_work", ".hidden"):
         (tmp_path / name).mkdir()
@@ -102,7 +102,7 @@ def test_tables_are_known_by_their_files(tmp_path: Path) -> None:
     assert read_table_columns(tmp_path) == {"slo": ["a", "b"]}
 
 
-def test_a_directory_without_tables_is_told_in_a_sentence(tmp_path: Path) -> None:
+def test_directory_without_tables_is_rejected(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     (tmp_path / "empty").mkdir()
     for name, sentence in {

@@ -41,7 +41,7 @@ def taken(seqs: RecordRanges, records: list[Record], without: RecordRanges | Non
 
 
 @pytest.mark.parametrize("seed", range(20))
-def test_ranges_are_sets(seed: int) -> None:
+def test_range_operations_equal_set_operations(seed: int) -> None:
     chance = Random(seed)
     one, other = ({chance.randrange(40) for _ in range(chance.randrange(30))} for _ in range(2))
     assert numbers(ranges(one)) == one
@@ -53,7 +53,7 @@ def test_ranges_are_sets(seed: int) -> None:
 
 
 @pytest.mark.parametrize("seed", range(20))
-def test_each_record_is_taken_once(seed: int, tmp_path: Path) -> None:
+def test_each_record_is_new_once(seed: int, tmp_path: Path) -> None:
     chance = Random(seed)
     keys: list[tuple[str | None, str]] = [("n", "r"), ("n", "r2"), (None, "r"), ("m", "r")][: chance.randint(1, 4)]
     seqs, seen, left_out = RecordRanges(), set[Record](), RecordRanges()
@@ -75,7 +75,7 @@ def test_each_record_is_taken_once(seed: int, tmp_path: Path) -> None:
     assert bool(back.intersection(left_out)) is False
 
 
-def test_records_of_another_run_or_node_are_others() -> None:
+def test_records_of_another_run_or_node_are_different() -> None:
     seqs = RecordRanges()
     assert taken(seqs, [("n", "r", 1), ("n", "r", 2)]) == [("n", "r", 1), ("n", "r", 2)]
     assert taken(seqs, [("n", "r2", 1), ("m", "r", 2), (None, "r", 2), ("n", "r", 2)]) == [

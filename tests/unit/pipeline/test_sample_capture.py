@@ -82,14 +82,14 @@ def unread(folder: Path) -> set[int]:
     return set(pq.read_table(folder / "truth" / "quarantine.parquet")["seq"].to_pylist())
 
 
-def test_segments_are_those_of_a_journal(folder: Path, records: pa.Table) -> None:
+def test_segments_have_the_journal_schema(folder: Path, records: pa.Table) -> None:
     assert records.schema.equals(SCHEMA, check_metadata=True)
     assert records["seq"].to_pylist() == list(range(FRAMES))
     sizes = [pq.read_metadata(each).num_rows for each in sorted((folder / "journal").glob("*.parquet"))]
     assert sizes == [5000, 5000, 2000]
 
 
-def test_protocols_read_every_frame_but_those_in_quarantine(folder: Path, frames: Rows) -> None:
+def test_protocols_decode_all_frames_except_quarantined_ones(folder: Path, frames: Rows) -> None:
     refused, odd, plain = set(), Counter[str](), Counter[str]()
     for row in frames:
         payload, protocol = row["payload"], str(row["protocol"])
@@ -115,25 +115,25 @@ def test_equal_options_give_equal_bytes(folder: Path, tmp_path: Path) -> None:
         assert (tmp_path / "journal" / path.name).read_bytes() == path.read_bytes()
 
 
-def test_another_seed_gives_another_capture(folder: Path, tmp_path: Path) -> None:
+def test_different_seed_gives_different_capture(folder: Path, tmp_path: Path) -> None:
     generate(tmp_path / "journal", tmp_path / "truth", Options(FRAMES, 2, segment=5000, block=7000))
     name = "sample-000001.parquet"
     assert (tmp_path / "journal" / name).read_bytes() != (folder / "journal" / name).read_bytes()
 
 
-def test_times_and_numbers_differ_within_bounds(records: pa.Table) -> None:
+def test_disorder_of_times_is_bounded(records: pa.Table) -> None:
     at = records["at"].to_numpy()
     behind = np.maximum.accumulate(at) - at
     assert 0 < behind.max() <= Options(1).disorder
 
 
-def test_operations_lie_in_several_segments(folder: Path) -> None:
+def test_some_operations_span_segments(folder: Path) -> None:
     paths = sorted((folder / "journal").glob("*.parquet"))
     first, second = ({each for each in pq.read_table(path)["op"].to_pylist() if each} for path in paths[:2])
     assert first & second
 
 
-def test_without_operations_there_is_none(tmp_path: Path) -> None:
+def test_capture_without_operations_has_null_operation_ids(tmp_path: Path) -> None:
     counts = generate(tmp_path / "journal", tmp_path / "truth", Options(FRAMES, ops=False))
     assert counts["calls"] > 0
     assert pq.read_table(tmp_path / "journal")["op"].null_count == FRAMES
@@ -141,7 +141,7 @@ def test_without_operations_there_is_none(tmp_path: Path) -> None:
     assert all((row["caller_session"] is None) != (row["callee_session"] is None) for row in calls)
 
 
-def test_a_plain_capture_has_calls_alone(tmp_path: Path) -> None:
+def test_plain_capture_has_only_calls(tmp_path: Path) -> None:
     counts = generate(tmp_path / "journal", tmp_path / "truth", Options(FRAMES, encodings=TEXTS, plain=True))
     assert (counts["orphans"], counts["quarantine"], counts["deliveries"]) == (0, 0, 0)
     table = pq.read_table(tmp_path / "journal")
@@ -149,12 +149,12 @@ def test_a_plain_capture_has_calls_alone(tmp_path: Path) -> None:
     assert set(table["kind"].to_pylist()) == {"text", "open", "close", "deny"}
 
 
-def test_too_few_frames_are_refused(tmp_path: Path) -> None:
+def test_too_few_frames_are_rejected(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="too few"):
         generate(tmp_path / "journal", tmp_path / "truth", Options(10))
 
 
-def test_truth_fits_the_records(folder: Path, records: pa.Table) -> None:
+def test_expected_sessions_agree_with_the_records(folder: Path, records: pa.Table) -> None:
     sessions = pq.read_table(folder / "truth" / "sessions.parquet")
     kinds = Counter(records["kind"].to_pylist())
     counted = sum(sessions["frames_in"].to_pylist()) + sum(sessions["frames_out"].to_pylist())
@@ -164,14 +164,14 @@ def test_truth_fits_the_records(folder: Path, records: pa.Table) -> None:
     assert sessions.num_rows == len(set(records["session"].to_pylist()))
 
 
-def test_methods_fold_alike_in_all_protocols() -> None:
+def test_methods_fold_equally_in_all_protocols() -> None:
     for method in METHODS:
         styles = {"umq": names.UMQ, "umq36": names.UMQ36, "lrpm-json": names.LRPM, "nq": names.NQ}
         folded = {names.fold(method.written(protocol), style) for protocol, style in styles.items()}
         assert folded | {names.fold_mqtt(method.topic, method.kind)} == {method.folded}
 
 
-def test_failures_are_those_of_the_bridges() -> None:
+def test_failure_codes_equal_those_of_the_bridges() -> None:
     for failed in FAILURES:
         if failed.is_application_error:
             continue
@@ -187,7 +187,7 @@ def test_failures_are_those_of_the_bridges() -> None:
     assert {failed.reason for failed in FAILURES} == set(Reason)
 
 
-def test_numbers_are_written_as_the_wire_has_them() -> None:
+def test_numbers_are_encoded_as_on_the_wire() -> None:
     small = np.array([256, 65535, 65536, 2**32 - 1])
     assert cbor_uint(small).to_pylist() == [cbor.write(int(each)) for each in small]
     many = np.array([SMALLEST_36, SMALLEST_36 + 12345, 36**6 - 1])

@@ -30,7 +30,7 @@ def read(segment: Path, table: str) -> pa.Table:
     return parquet.read_table(segment.parent.parent / "next" / table / "p1.parquet")
 
 
-def test_all_of_it_is_told(segment: Path) -> None:
+def test_summary_counts_records_dates_and_rows(segment: Path) -> None:
     found = run(segment)
     assert (found.records, found.late, found.error) == (43, 0, "")
     assert found.dates == ["2026-03-03", "2026-03-04"]
@@ -47,7 +47,7 @@ def test_all_of_it_is_told(segment: Path) -> None:
     assert found.size > 0
 
 
-def test_files_have_the_columns_of_their_tables_and_plain_texts(segment: Path) -> None:
+def test_files_have_declared_columns_with_plain_text_type(segment: Path) -> None:
     run(segment)
     for table in ("messages", "quarantine", "_marks", "_pieces"):
         written = read(segment, table).schema
@@ -55,7 +55,7 @@ def test_files_have_the_columns_of_their_tables_and_plain_texts(segment: Path) -
         assert written.field("run").type == pa.string()
 
 
-def test_a_table_without_rows_has_no_file_and_nothing_else_is_left(segment: Path) -> None:
+def test_table_without_rows_has_no_file(segment: Path) -> None:
     run(segment)
     left = sorted(
         str(each.relative_to(segment.parents[1] / "next")) for each in (segment.parents[1] / "next").rglob("*")
@@ -64,20 +64,20 @@ def test_a_table_without_rows_has_no_file_and_nothing_else_is_left(segment: Path
     assert [each for each in left if "/" in each] == expected
 
 
-def test_done_twice_it_does_the_same(segment: Path) -> None:
+def test_repeated_task_gives_the_same_files(segment: Path) -> None:
     first = run(segment)
     before = read(segment, "messages")
     assert run(segment) == first
     assert read(segment, "messages").equals(before)
 
 
-def test_times_that_are_not_wanted_are_left_out(segment: Path) -> None:
+def test_records_outside_the_time_range_are_excluded(segment: Path) -> None:
     assert run(segment, from_at=NOON + SECOND).records == 1
     assert run(segment, to_at=NOON + SECOND).dates == ["2026-03-03"]
     assert run(segment, from_at=NOON + 2 * DAY).records == 0
 
 
-def test_what_is_too_late_is_put_aside_and_comes_back_when_asked_for(segment: Path) -> None:
+def test_late_records_are_separated_and_decoded_on_request(segment: Path) -> None:
     watermark = NOON + SECOND
     found = run(segment, watermark=watermark)
     assert (found.records, found.late, found.dates) == (43, 42, ["2026-03-04"])
@@ -89,14 +89,14 @@ def test_what_is_too_late_is_put_aside_and_comes_back_when_asked_for(segment: Pa
     assert (again.records, again.late, again.rows["messages"]) == (42, 0, 40)
 
 
-def test_what_cannot_be_read_is_a_sentence(segment: Path) -> None:
+def test_unreadable_segment_gives_an_error_text(segment: Path) -> None:
     segment.write_bytes(segment.read_bytes()[:-20])
     found = run(segment)
     assert str(segment) in found.error
     assert "Parquet" in found.error
 
 
-def test_a_large_segment_is_taken_in_slices(segment: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_large_segment_is_decoded_in_slices(segment: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     whole = run(segment)
     monkeypatch.setattr(segment_decoder, "_MESSAGES_PER_SLICE", 1)
     monkeypatch.setattr("fiveways.journal.reader.BATCH_RECORDS", 7)
@@ -107,7 +107,7 @@ def test_a_large_segment_is_taken_in_slices(segment: Path, monkeypatch: pytest.M
     assert sum(read(segment, "_pieces").column("attempts").to_pylist()) == 10
 
 
-def test_parts_are_merged(segment: Path) -> None:
+def test_merge_parts_replaces_files_by_one(segment: Path) -> None:
     into = segment.parents[1] / "next"
     for part in ("a", "b"):
         segment_decoder.decode_segment(DecodeTask(str(segment), part, str(into)))

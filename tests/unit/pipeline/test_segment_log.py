@@ -13,7 +13,7 @@ def segment(folder: Path, number: int, at: int, run: str = "r1") -> Path:
     return captures.write(folder, tape.records, number, run)
 
 
-def test_lines_are_added_and_none_is_told_twice(tmp_path: Path) -> None:
+def test_each_segment_is_logged_once(tmp_path: Path) -> None:
     log = SegmentLog(tmp_path / "c" / "log")
     segment(tmp_path / "j", 1, NOON)
     assert log_new_segments(log, str(tmp_path / "j"), 10) == 1
@@ -23,7 +23,7 @@ def test_lines_are_added_and_none_is_told_twice(tmp_path: Path) -> None:
     assert [line.name for line in log.read()] == ["r1-000001", "r1-000002"]
 
 
-def test_the_watermark_follows_the_newest_record_of_those_before(tmp_path: Path) -> None:
+def test_watermark_follows_the_newest_earlier_record(tmp_path: Path) -> None:
     log = SegmentLog(tmp_path / "log")
     for number, seconds in enumerate((0, 50, 30, 70), 1):
         segment(tmp_path / "j", number, NOON + seconds * SECOND)
@@ -36,7 +36,7 @@ def test_the_watermark_follows_the_newest_record_of_those_before(tmp_path: Path)
     ]
 
 
-def test_those_that_come_at_once_are_taken_by_their_time(tmp_path: Path) -> None:
+def test_segments_arriving_together_are_ordered_by_time(tmp_path: Path) -> None:
     log = SegmentLog(tmp_path / "log")
     segment(tmp_path / "j", 1, NOON + 500 * SECOND, "a")
     segment(tmp_path / "j", 1, NOON, "b")
@@ -44,7 +44,7 @@ def test_those_that_come_at_once_are_taken_by_their_time(tmp_path: Path) -> None
     assert [line.name for line in log.read()] == ["b-000001", "a-000001"]
 
 
-def test_a_line_that_was_cut_short_was_never_there(tmp_path: Path) -> None:
+def test_incomplete_line_is_ignored_and_overwritten(tmp_path: Path) -> None:
     log = SegmentLog(tmp_path / "log")
     segment(tmp_path / "j", 1, NOON)
     log_new_segments(log, str(tmp_path / "j"), 10)
@@ -56,7 +56,7 @@ def test_a_line_that_was_cut_short_was_never_there(tmp_path: Path) -> None:
     assert [line.name for line in log.read()] == ["r1-000001", "r1-000002"]
 
 
-def test_one_that_cannot_be_read_has_a_line_that_says_why(tmp_path: Path) -> None:
+def test_unreadable_segment_is_logged_with_its_error(tmp_path: Path) -> None:
     log = SegmentLog(tmp_path / "log")
     path = segment(tmp_path / "j", 1, NOON)
     path.write_bytes(path.read_bytes()[:50])
@@ -65,6 +65,6 @@ def test_one_that_cannot_be_read_has_a_line_that_says_why(tmp_path: Path) -> Non
     assert str(path) in line.error
 
 
-def test_a_segment_without_records_has_no_newest(tmp_path: Path) -> None:
+def test_segment_without_records_has_no_newest_time(tmp_path: Path) -> None:
     path = captures.write(tmp_path, [], 1)
     assert newest_record_time(str(path)) == (None, "")

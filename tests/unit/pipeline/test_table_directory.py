@@ -27,7 +27,7 @@ def step(out: TableDirectory, name: str, *kept: str) -> None:
     out.commit(PipelineState(journal=name))
 
 
-def test_what_stays_is_linked_and_what_does_not_is_gone(tmp_path: Path) -> None:
+def test_carried_over_files_are_linked_and_others_are_deleted(tmp_path: Path) -> None:
     out = TableDirectory(tmp_path / "out")
     with out.lock():
         step(out, "a")
@@ -48,7 +48,7 @@ def modes(folder: Path) -> set[tuple[bool, int]]:
     return {(path.is_dir(), stat.S_IMODE(path.stat().st_mode)) for path in found}
 
 
-def test_only_the_owner_reads_tables_unless_a_group_is_named(tmp_path: Path) -> None:
+def test_tables_are_private_unless_a_group_is_set(tmp_path: Path) -> None:
     private = TableDirectory(tmp_path / "out")
     with private.lock():
         step(private, "a")
@@ -61,7 +61,7 @@ def test_only_the_owner_reads_tables_unless_a_group_is_named(tmp_path: Path) -> 
     assert {path.group() for path in [shared.path, *shared.path.rglob("*")]} == {group}
 
 
-def test_a_run_that_dies_leaves_the_tables_and_its_litter_is_cleared(tmp_path: Path) -> None:
+def test_dead_run_leaves_tables_and_its_remains_are_removed(tmp_path: Path) -> None:
     out = TableDirectory(tmp_path / "out")
     with out.lock():
         step(out, "a")
@@ -75,7 +75,7 @@ def test_a_run_that_dies_leaves_the_tables_and_its_litter_is_cleared(tmp_path: P
         assert again.files("t") == ["a.parquet"]
 
 
-def test_two_renames_do_where_two_names_cannot_be_exchanged(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_two_renames_replace_an_unsupported_exchange(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(table_directory, "_exchange_directories", lambda *_: False)
     out = TableDirectory(tmp_path / "out")
     with out.lock():
@@ -85,7 +85,7 @@ def test_two_renames_do_where_two_names_cannot_be_exchanged(tmp_path: Path, monk
     assert not (tmp_path / ".out.old").exists()
 
 
-def test_a_death_between_the_two_renames_is_mended(tmp_path: Path) -> None:
+def test_interrupted_replacement_is_recovered(tmp_path: Path) -> None:
     out = TableDirectory(tmp_path / "out")
     with out.lock():
         step(out, "a")
@@ -94,7 +94,7 @@ def test_a_death_between_the_two_renames_is_mended(tmp_path: Path) -> None:
         assert out.files("t") == ["a.parquet"]
 
 
-def test_the_second_of_two_runs_is_refused(tmp_path: Path) -> None:
+def test_second_run_is_rejected_while_locked(tmp_path: Path) -> None:
     first, second = TableDirectory(tmp_path / "out"), TableDirectory(tmp_path / "out")
     with (
         first.lock(),
@@ -106,7 +106,7 @@ def test_the_second_of_two_runs_is_refused(tmp_path: Path) -> None:
         pass
 
 
-def test_the_lock_of_a_killed_process_holds_nobody(tmp_path: Path) -> None:
+def test_lock_of_killed_process_is_released(tmp_path: Path) -> None:
     code = (
         "import os, sys; from pathlib import Path; from fiveways.pipeline.table_directory import TableDirectory\n"
         "with TableDirectory(Path(sys.argv[1])).lock(): os._exit(9)"
@@ -123,7 +123,7 @@ def test_the_lock_of_a_killed_process_holds_nobody(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("is_file", [True, False])
-def test_what_is_not_ours_is_not_replaced(tmp_path: Path, is_file: bool) -> None:
+def test_directory_with_other_content_is_not_replaced(tmp_path: Path, is_file: bool) -> None:
     path = tmp_path / "out"
     if is_file:
         path.write_text("mine")
@@ -138,7 +138,7 @@ def test_what_is_not_ours_is_not_replaced(tmp_path: Path, is_file: bool) -> None
     assert path.exists()
 
 
-def test_an_empty_directory_is_taken(tmp_path: Path) -> None:
+def test_empty_directory_is_accepted(tmp_path: Path) -> None:
     (tmp_path / "out").mkdir()
     out = TableDirectory(tmp_path / "out")
     with out.lock():
@@ -147,7 +147,7 @@ def test_an_empty_directory_is_taken(tmp_path: Path) -> None:
     assert out.files("t") == ["a.parquet"]
 
 
-def test_a_table_without_rows_still_has_its_columns(tmp_path: Path) -> None:
+def test_table_without_rows_has_a_file_with_columns(tmp_path: Path) -> None:
     out = TableDirectory(tmp_path / "out")
     with out.lock():
         out.begin_next()
@@ -156,7 +156,7 @@ def test_a_table_without_rows_still_has_its_columns(tmp_path: Path) -> None:
     assert parquet.read_table(out.path / "t").schema == SCHEMA
 
 
-def test_tables_of_another_version_are_not_added_to(tmp_path: Path) -> None:
+def test_state_of_another_version_is_ignored(tmp_path: Path) -> None:
     (tmp_path / "out").mkdir()
     (tmp_path / "out" / "_run.json").write_text('{"version": 99}')
     assert TableDirectory(tmp_path / "out").read_state() is None

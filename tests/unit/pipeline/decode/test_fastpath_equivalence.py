@@ -183,28 +183,28 @@ def trap_rows() -> list[dict[str, Any]]:
     ]
 
 
-def test_vectors() -> None:
+def test_vectors_decode_equally_on_both_paths() -> None:
     told = assert_alike(sample_records.from_vectors())
     assert len(told.messages) > 10_000
     assert len(told.quarantine) > 1_000
 
 
-def test_vectors_in_no_order() -> None:
+def test_shuffled_vectors_decode_equally_on_both_paths() -> None:
     rows = list(sample_records.from_vectors())
     Random(3).shuffle(rows)
     assert_alike(rows[:6000])
 
 
-def test_finds_of_the_fuzzer() -> None:
+def test_fuzzer_finds_decode_equally_on_both_paths() -> None:
     assert_alike(sample_records.from_finds())
 
 
-def test_traps() -> None:
+def test_edge_cases_decode_equally_on_both_paths() -> None:
     assert_alike(trap_rows())
 
 
 @pytest.mark.parametrize("protocol", PROTOCOLS)
-def test_each_trap_beside_good_frames(protocol: str) -> None:
+def test_edge_case_between_good_frames_decodes_equally(protocol: str) -> None:
     """One bad body must neither hide behind the others, nor take them with it."""
     channel = "/a" if protocol == "mqtt-rpc" else None
     good = TRAPS[protocol][0]
@@ -215,7 +215,7 @@ def test_each_trap_beside_good_frames(protocol: str) -> None:
 @pytest.mark.parametrize("protocol", PROTOCOLS)
 @settings(max_examples=60, deadline=None)
 @given(data=st.data())
-def test_damaged_frames(protocol: str, data: st.DataObject) -> None:
+def test_damaged_frames_decode_equally_on_both_paths(protocol: str, data: st.DataObject) -> None:
     seeds = [packet.payload for packet in sample_records.packets(protocol)] + TRAPS[protocol]
     rows = [damaged(protocol, seeds, data) for _ in range(data.draw(st.integers(1, 8)))]
     assert_alike(rows)
@@ -244,7 +244,7 @@ def damaged(protocol: str, seeds: list[bytes], data: st.DataObject) -> dict[str,
     return row(protocol, payload, direction, kind=kind, size=size, op=op, channel=channel)
 
 
-def test_many_damaged_frames() -> None:
+def test_many_damaged_frames_decode_equally_on_both_paths() -> None:
     random = Random(11)
     pool = sample_records.from_vectors() + 3 * trap_rows()
     rows = []
@@ -258,7 +258,7 @@ def test_many_damaged_frames() -> None:
 
 
 @pytest.mark.parametrize("ops", [True, False])
-def test_a_generated_capture(tmp_path: Path, ops: bool) -> None:
+def test_sample_capture_decodes_equally_on_both_paths(tmp_path: Path, ops: bool) -> None:
     generate(tmp_path / "journal", tmp_path / "truth", Options(frames=12_000, ops=ops))
     for path in sorted((tmp_path / "journal").glob("*.parquet")):
         for records in reader.read_batches(str(path)):
@@ -297,7 +297,7 @@ COMMON = {
 
 
 @pytest.mark.parametrize("protocol", PROTOCOLS)
-def test_common_frames_are_sure(protocol: str) -> None:
+def test_common_frames_take_the_fast_path(protocol: str) -> None:
     """Without this, a quick way that is never sure would pass all of the above."""
     frames = [frame for pair in COMMON[protocol] for frame in zip(pair, ("in", "out"), strict=True)]
     rows = [row(protocol, payload, direction, channel="/a", op="5") for payload, direction in frames]

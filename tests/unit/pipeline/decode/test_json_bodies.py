@@ -48,24 +48,24 @@ def judged(bodies: list[bytes]) -> list[bool]:
 
 @settings(max_examples=300, deadline=None)
 @given(bodies=st.lists(st.lists(PIECES, max_size=6).map(b"".join), min_size=1, max_size=5))
-def test_together_as_alone(bodies: list[bytes]) -> None:
+def test_grouped_check_equals_single_checks(bodies: list[bytes]) -> None:
     assert judged(bodies) == [is_json(body) for body in bodies]
 
 
-def test_two_wrongs_make_no_right() -> None:
+def test_invalid_bodies_that_join_to_valid_json_are_rejected() -> None:
     """Side by side these are JSON, and as many values as there are bodies."""
     assert judged([b"[1", b"2]", b"3,4"]) == [False, False, False]
     assert judged([b'"a', b'b"', b"1,2"]) == [False, False, False]
     assert judged([b"1 ", b"2", b" 3"]) == [False, True, False]
 
 
-def test_one_wrong_harms_no_neighbour() -> None:
+def test_invalid_body_does_not_affect_its_group() -> None:
     bodies = [b"[%d]" % number for number in range(1000)]
     bodies[500] = b"[5"
     assert np.flatnonzero(~np.array(judged(bodies))).tolist() == [500]
 
 
-def test_numbers_and_depth_have_bounds() -> None:
+def test_too_long_numbers_and_too_deep_nesting_are_rejected() -> None:
     deep = [b"[" * depth + b"]" * depth for depth in (128, 129)]
     long = [b"9" * 4300, b"9" * 4301, b"1e308", b"1e309", b"1E+309", b"1e-999", b'"1e309"']
     assert judged(deep + long) == [True, False, True, False, True, False, False, True, True]

@@ -314,7 +314,7 @@ NOT_ASKED = (
 
 
 @pytest.mark.parametrize(("protocol", "direction", "frame", "kind", "identifier", "target", "more"), CASES)
-def test_frame(
+def test_frame_decodes_to_expected_row(
     protocol: str,
     direction: str,
     frame: bytes,
@@ -331,11 +331,11 @@ def test_frame(
     assert rest == dict.fromkeys(rest) | expected
 
 
-def test_every_reason_has_a_status() -> None:
+def test_every_failure_reason_has_a_status() -> None:
     assert set(STATUS_OF_REASON.values()) == {"not_executed", "timeout", "lost", "cancelled", "failed"}
 
 
-def test_cbor_tells_what_json_tells() -> None:
+def test_cbor_and_json_frames_decode_to_equal_rows() -> None:
     from fiveways.protocols.lrpm.messages import CBOR_CODEC, JSON_CODEC  # noqa: PLC0415  by their own names here
     from fiveways.wire.limits import Limits  # noqa: PLC0415
     from fiveways.wire.packet import Packet  # noqa: PLC0415

@@ -19,7 +19,7 @@ def told(rows: list[dict[str, Any]], *names: str) -> list[tuple[Any, ...]]:
     return [tuple(each[name] for name in names) for each in assert_alike(rows).messages.to_pylist()]
 
 
-def test_columns_are_those_of_the_tables() -> None:
+def test_decoded_tables_have_the_documented_columns() -> None:
     found = decode(batch([row("umq", b"R1\nx"), row("umq", b""), {**sample_records.ROOT, "kind": "open"}]))
     for table, columns in zip(
         found, (spark_schemas.MESSAGES, spark_schemas.QUARANTINE, spark_schemas.MARKS), strict=True
@@ -32,24 +32,24 @@ def test_columns_are_those_of_the_tables() -> None:
         assert len(table) == 1
 
 
-def test_an_array_is_several_messages_each_with_its_operation() -> None:
+def test_nq_array_gives_one_row_per_message_with_its_operation() -> None:
     rows = [row("nq", BATCH, op="5 - p6")]
     expected = [(0, "call", "1", "5"), (1, "result", "2", None), (2, "result", "3", None), (3, "ack", None, "p6")]
     assert told(rows, "part", "kind", "id", "op") == expected
 
 
 @pytest.mark.parametrize(("op", "expected"), [("5", None), ("5 6", None), ("5 6 7 8", None), (None, None), ("", None)])
-def test_operations_that_are_not_one_for_each_message_mean_nothing(op: str | None, expected: str | None) -> None:
+def test_wrong_number_of_operations_gives_null_operations(op: str | None, expected: str | None) -> None:
     assert {each for (each,) in told([row("nq", BATCH, op=op)], "op")} == {expected}
 
 
 @pytest.mark.parametrize(("op", "expected"), [("5", "5"), ("-", None), ("5 6", None), ("", None), (None, None)])
-def test_the_operation_of_a_single_message(op: str | None, expected: str | None) -> None:
+def test_operation_of_a_single_message(op: str | None, expected: str | None) -> None:
     rows = [row("umq", b"R1\nx", op=op), row("umq", b"Xv", op=op), row("umq", b"R2\nx", op="9")]
     assert told(rows, "op") == [(expected,), (expected,), ("9",)]
 
 
-def test_a_bad_message_does_not_take_the_others_with_it() -> None:
+def test_invalid_message_does_not_affect_others_of_its_frame() -> None:
     found = assert_alike([row("nq", b'[{"i":"a"},{"q":1},{"i":"b"}]', op="1 2 3")])
     assert [(each["part"], each["target"], each["op"]) for each in found.messages.to_pylist()] == [
         (0, "a", "1"),
@@ -59,7 +59,7 @@ def test_a_bad_message_does_not_take_the_others_with_it() -> None:
     assert bad["reason"] == "neither r nor p, a, i or e: no message [NQ-13]"
 
 
-def test_attachments_follow_their_text() -> None:
+def test_binary_frames_of_umq_are_attachments() -> None:
     rows = [
         row("umq", b"A1\nR1\nx"),
         row("umq", b"\x00\xff", kind="binary"),
@@ -68,7 +68,7 @@ def test_attachments_follow_their_text() -> None:
     assert told(rows, "kind", "body_size") == [("result", 1), ("attachment", 2), ("attachment", 70)]
 
 
-def test_publications_on_bridged_topics() -> None:
+def test_publications_on_bridged_topics_are_decoded_without_payload() -> None:
     rows = [
         row("mqtt-rpc", b"\xff", op="p1", channel="a/B", kind="binary"),
         row("mqtt-rpc", b"hello", "out", op="p1", channel="a/B", kind="text"),
@@ -78,7 +78,7 @@ def test_publications_on_bridged_topics() -> None:
     assert told(rows, "kind", "target", "topic", "body_size") == expected
 
 
-def test_marks_keep_their_columns() -> None:
+def test_marks_keep_kind_and_reason() -> None:
     marks = [
         {**sample_records.ROOT, "kind": kind, "reason": f"why {kind}", "op": "p1"}
         for kind in sorted(schema.MARKER_KINDS)
@@ -93,7 +93,7 @@ def test_marks_keep_their_columns() -> None:
     assert len(found.messages) == 1
 
 
-def test_unreadable_frames_show_how_they_begin() -> None:
+def test_unreadable_frames_keep_their_first_bytes_and_reason() -> None:
     found = assert_alike(
         [row("lrpm-json", b"\x01" * 300, op="3", channel="c"), row("xyz", b"?"), row("umq", b"x", kind="odd")]
     )
@@ -104,7 +104,7 @@ def test_unreadable_frames_show_how_they_begin() -> None:
 
 
 @pytest.mark.parametrize("protocol", registry.PROTOCOLS)
-def test_what_was_left_out(protocol: str) -> None:
+def test_omitted_payload_goes_to_quarantine(protocol: str) -> None:
     (found,) = assert_alike([row(protocol, None, size=9)]).quarantine.to_pylist()
     assert (found["reason"], found["payload"], found["size"]) == ("payload left out", None, 9)
 
@@ -136,7 +136,7 @@ CUT = [
 
 
 @pytest.mark.parametrize(("protocol", "payload", "kind", "identifier", "method"), CUT)
-def test_what_was_cut(
+def test_truncated_frame_is_decoded_as_far_as_possible(
     protocol: str, payload: bytes, kind: str | None, identifier: str | None, method: str | None
 ) -> None:
     found = assert_alike([row(protocol, payload, size=len(payload) + 20, channel="/s", op="1")])
@@ -148,7 +148,7 @@ def test_what_was_cut(
     assert only["size"] == len(payload) + 20
 
 
-def test_every_prefix_is_read_or_put_aside() -> None:
+def test_every_prefix_of_a_frame_is_decoded_or_quarantined() -> None:
     rows = [
         {**each, "payload": each["payload"][:end], "size": len(each["payload"])}
         for each in sample_records.from_vectors()[::40]
@@ -158,18 +158,18 @@ def test_every_prefix_is_read_or_put_aside() -> None:
     assert len(found.messages) + len(found.quarantine) == len(rows)
 
 
-def test_a_table_in_pieces_is_one() -> None:
+def test_chunked_table_decodes_as_one() -> None:
     one, other = batch([row("umq", b"R1\nx")]), batch([row("nq", b'{"i":"a"}'), row("umq", b"R2\nx")])
     found = decode(pa.Table.from_batches([one, other]))
     assert found.messages["id"].to_pylist() == ["1", None, "2"]
 
 
-def test_nothing_gives_empty_tables() -> None:
+def test_empty_input_gives_empty_tables() -> None:
     for nothing in (batch([]), pa.Table.from_batches([batch([])]), schema.SCHEMA.empty_table()):
         assert [len(table) for table in decode(nothing)] == [0, 0, 0]
 
 
-def test_a_capture_of_others_may_lack_a_column_have_more_and_hold_texts_by_number() -> None:
+def test_missing_additional_and_dictionary_columns_are_accepted() -> None:
     given = batch([row("umq", b"R1\nx", channel="c"), row("umq", b"T2\nx")])
     others = pa.RecordBatch.from_pydict(
         {
@@ -181,12 +181,12 @@ def test_a_capture_of_others_may_lack_a_column_have_more_and_hold_texts_by_numbe
     assert decode(others).messages.to_pylist() == decode(given).messages.to_pylist()
 
 
-def test_a_slice_is_not_the_whole() -> None:
+def test_slice_of_a_batch_decodes_only_its_rows() -> None:
     given = batch([row("umq", b"R%d\nx" % number) for number in range(9)])
     assert decode(given.slice(3, 4)).messages["id"].to_pylist() == ["3", "4", "5", "6"]
 
 
-def test_halves_of_surrogate_pairs_are_question_marks() -> None:
+def test_surrogate_halves_become_question_marks() -> None:
     """A text that UTF-8 cannot hold is no reason to lose a frame."""
     found = assert_alike([row("nq", b'{"t":"a","r":"\\ud800x","d":1}')])
     assert len(found.messages) + len(found.quarantine) == 1

@@ -10,7 +10,7 @@ START = 1_772_524_800  # 2026-03-03 08:00
 
 
 @pytest.mark.parametrize("minutes", [1, 2, 59, 179, 180, 181, 570, 1440, 10_000, 525_600, 30_000_000])
-def test_any_time_fits_into_a_bounded_number_of_buckets(minutes: int) -> None:
+def test_time_range_is_covered_by_a_bounded_number_of_buckets(minutes: int) -> None:
     last = START + (minutes - 1) * MINUTE
     cells = axes.time_buckets(START, last)
     assert 1 <= cells.bucket_count <= MAX_BUCKETS
@@ -25,7 +25,7 @@ def test_one_minute_is_one_bucket() -> None:
 
 
 @pytest.mark.parametrize("minutes", [1, 30, 570, 1440, 5000, 200_000, 30_000_000])
-def test_marks_of_time_are_few_and_rise(minutes: int) -> None:
+def test_time_ticks_are_few_and_ascending(minutes: int) -> None:
     marks = axes.time_ticks(axes.time_buckets(START, START + (minutes - 1) * MINUTE))
     assert 1 <= len(marks) <= 13
     places = [each.position for each in marks]
@@ -33,19 +33,19 @@ def test_marks_of_time_are_few_and_rise(minutes: int) -> None:
     assert all(0 <= place < 1 for place in places)
 
 
-def test_each_day_is_named_once() -> None:
+def test_each_day_is_labelled_once() -> None:
     marks = axes.time_ticks(axes.time_buckets(START, START + 3 * DAY))
     named = [each.below for each in marks if each.below]
     assert named == [units.day(START + number * DAY) for number in range(4)]
     assert {each.label for each in marks} == {"00:00", "12:00"}
 
 
-def test_a_single_day_is_not_named_below_the_chart() -> None:
+def test_single_day_has_no_date_labels() -> None:
     assert all(not each.below for each in axes.time_ticks(axes.time_buckets(START, START + 5 * HOUR)))
 
 
 @pytest.mark.parametrize("top", [0, 1e-9, 0.003, 0.42, 1, 7, 99, 100, 101, 12_345, 9.2e18])
-def test_a_linear_axis_reaches_its_highest_value(top: float) -> None:
+def test_linear_scale_includes_its_highest_value(top: float) -> None:
     scale = axes.linear_scale(top, str)
     assert scale.low == 0
     assert scale.high >= top
@@ -58,7 +58,7 @@ def test_a_linear_axis_reaches_its_highest_value(top: float) -> None:
     ("low", "high"),
     [(0, 0), (1, 1), (3, 3), (10**6, 10**6), (840_000, 2_000_000), (10**5, 10**9), (1, 2**63 - 1), (10**18, 2**62)],
 )
-def test_a_logarithmic_axis_holds_all_values(low: int, high: int) -> None:
+def test_logarithmic_scale_includes_all_values(low: int, high: int) -> None:
     scale = axes.logarithmic_scale(low, high)
     assert 0 < scale.low < scale.high
     assert scale.low <= max(low, 1)
@@ -67,14 +67,14 @@ def test_a_logarithmic_axis_holds_all_values(low: int, high: int) -> None:
     assert 2 <= len(scale.ticks) <= 9
 
 
-def test_marks_of_a_logarithmic_axis_are_round_times() -> None:
+def test_ticks_of_a_logarithmic_scale_are_round_durations() -> None:
     labels = [
         each.label.replace(units.NO_BREAK_SPACE, " ") for each in axes.logarithmic_scale(1_300_000, 40 * 10**9).ticks
     ]
     assert labels == ["1 ms", "10 ms", "100 ms", "1 s", "10 s", "60 s"]
 
 
-def test_the_width_of_a_bucket_is_told_in_words() -> None:
+def test_bucket_width_text_has_the_largest_unit() -> None:
     said = [
         TimeBuckets(0, width, 1, 0, width).width_text.replace(units.NO_BREAK_SPACE, " ")
         for width in (60, 900, 3600, 7200, DAY, 2 * DAY)

@@ -21,7 +21,7 @@ def paths(drawn: str, kind: str) -> list[str]:
     ]
 
 
-def test_a_chart_has_a_title_a_description_and_the_table_behind_it() -> None:
+def test_chart_has_title_description_and_data_table() -> None:
     drawn = line_chart(
         PLOT, CELLS, axes.linear_scale(4, str), [Series("a", "p50", [1, 2, 3, 3]), Series("b", "p95", [4] * 4)]
     )
@@ -35,7 +35,7 @@ def test_a_chart_has_a_title_a_description_and_the_table_behind_it() -> None:
     assert ["".join(each.itertext()) for each in root.iter("li")] == ["b", "a"]  # nearest to their ends
 
 
-def test_a_bucket_without_a_value_is_a_gap_and_one_between_gaps_a_dot() -> None:
+def test_missing_value_is_a_gap_and_single_value_is_a_dot() -> None:
     drawn = line_chart(PLOT, CELLS, axes.linear_scale(4, str), [Series("a", "p50", [1, None, 3, None])])
     (dots,) = paths(drawn, "line")
     assert dots == "M125.0 750h0M625.0 250h0"
@@ -46,7 +46,7 @@ def test_a_bucket_without_a_value_is_a_gap_and_one_between_gaps_a_dot() -> None:
     assert whole == "M125.0 750L375.0 500"
 
 
-def test_layers_stand_on_each_other() -> None:
+def test_layers_are_stacked() -> None:
     tops = []
 
     def axis(top: float) -> axes.Scale:
@@ -61,7 +61,7 @@ def test_layers_stand_on_each_other() -> None:
     assert high.endswith("V750H0.0Z")
 
 
-def test_a_single_bucket_is_drawn() -> None:
+def test_single_bucket_is_drawn() -> None:
     one = axes.time_buckets(0, 0)
     assert paths(stacked_chart(PLOT, one, lambda top: axes.linear_scale(top, str), [Series("a", "c1", [5.0])]), "band")
     (dot,) = paths(line_chart(PLOT, one, axes.logarithmic_scale(7, 7), [Series("a", "p50", [7])]), "line")
@@ -69,12 +69,12 @@ def test_a_single_bucket_is_drawn() -> None:
 
 
 @pytest.mark.parametrize("tops", [[], [5.0], [0.0, 1.0, 2.0], [90.0, 95.0, 99.0], [10.0, 80.0, 81.0]])
-def test_names_at_the_ends_do_not_overlap(tops: list[float]) -> None:
+def test_labels_do_not_overlap(tops: list[float]) -> None:
     moved = separate_labels(tops, 100)
     assert len(moved) == len(tops)
     assert all(after - before >= 18 for before, after in pairwise(moved))
     assert all(each <= 82 for each in moved)
 
 
-def test_names_that_have_room_stay_where_they_are() -> None:
+def test_labels_with_room_are_not_moved() -> None:
     assert separate_labels([3.0, 40.0, 70.0], 100) == [3.0, 40.0, 70.0]

@@ -19,13 +19,13 @@ def array(values: list[int]) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
 
 
 @pytest.mark.parametrize("times", [[5], [0], [1, 2], [10**6, 2 * 10**6, 3 * 10**6], list(range(10**6, 10**8, 10**6))])
-def test_few_times_have_exact_percentiles(times: list[int]) -> None:
+def test_few_latencies_have_exact_percentiles(times: list[int]) -> None:
     spread = LatencyHistogram(1)
     spread.add(array([0] * len(times)), array(times))
     assert spread.percentiles(0) == nearest_rank(times)
 
 
-def test_many_times_have_percentiles_within_the_width_of_a_bin() -> None:
+def test_many_latencies_have_percentiles_within_a_bin_width() -> None:
     rng = random.Random(3)
     times = [int(rng.lognormvariate(15, 1.2)) for _ in range(50_000)]
     spread = LatencyHistogram(1)
@@ -36,7 +36,7 @@ def test_many_times_have_percentiles_within_the_width_of_a_bin() -> None:
         assert found == pytest.approx(truth, rel=0.0028)
 
 
-def test_groups_are_kept_apart_and_a_negative_one_counts_nowhere() -> None:
+def test_groups_are_separate_and_negative_groups_are_ignored() -> None:
     spread = LatencyHistogram(3)
     spread.add(array([0, 0, 2, -1]), array([10, 20, 5000, 10**9]))
     assert spread.percentiles(0) == [10, 20, 20, 20]
@@ -46,13 +46,13 @@ def test_groups_are_kept_apart_and_a_negative_one_counts_nowhere() -> None:
     assert list(spread.totals()) == [2, 0, 1]
 
 
-def test_the_longest_time_there_can_be_is_counted() -> None:
+def test_extreme_latencies_are_counted() -> None:
     spread = LatencyHistogram(1)
     spread.add(array([0, 0]), array([2**63 - 1, -7]))
     assert spread.percentiles(0) == [-7, 2**63 - 1, 2**63 - 1, 2**63 - 1]
 
 
-def test_rows_of_percentiles_give_an_estimate_near_the_truth() -> None:
+def test_estimate_from_percentiles_is_close_to_exact_values() -> None:
     rng = random.Random(4)
     methods = [[int(rng.lognormvariate(center, 0.5)) for _ in range(400)] for center in (13, 14, 15, 18)] * 5
     knots = [array([nearest_rank(each)[place] for each in methods]) for place in range(4)]
@@ -65,7 +65,7 @@ def test_rows_of_percentiles_give_an_estimate_near_the_truth() -> None:
 
 
 @pytest.mark.parametrize("calls", [1, 7, 30, 1_000_003])
-def test_one_row_of_percentiles_is_no_estimate(calls: int) -> None:
+def test_estimate_from_one_row_is_exact(calls: int) -> None:
     spread = LatencyHistogram(2)
     times = [array([20 * 10**6, 9]), array([55 * 10**6, 9]), array([70 * 10**6, 9]), array([10**9, 9])]
     add_estimates(spread, array([1, -1]), array([calls, 5]), times)

@@ -24,7 +24,7 @@ def tops(root: ET.Element) -> dict[str, tuple[int, int]]:
     return found
 
 
-def test_nodes_stand_in_three_columns_and_do_not_overlap() -> None:
+def test_nodes_are_in_three_columns_without_overlap() -> None:
     layers = [
         Layer("callers", [node("a"), node("b")]),
         Layer("methods", [node(f"m{number}") for number in range(5)]),
@@ -42,7 +42,7 @@ def test_nodes_stand_in_three_columns_and_do_not_overlap() -> None:
     assert all(0 <= top <= height - 38 for _, top in places.values())
 
 
-def test_the_rest_stays_last() -> None:
+def test_rest_node_is_last() -> None:
     layers = [
         Layer("callers", [node("a"), node("and 7 more callers", is_rest=True)]),
         Layer("methods", [node("m0"), node("m1")]),
@@ -52,7 +52,7 @@ def test_the_rest_stays_last() -> None:
     assert places["and 7 more callers"][1] > places["a"][1]
 
 
-def test_what_fails_is_marked_by_more_than_a_colour() -> None:
+def test_failing_node_is_marked_by_icon_and_text() -> None:
     layers = [Layer("callers", [node("a")]), Layer("methods", [node("m", 100, 50)]), Layer("callees", [node("x")])]
     root = drawn(layers, [[Edge(0, 0, 100, 50)], [Edge(0, 0, 100, 1)]])
     bad = [each for each in root.iter("path") if each.get("class") == "bad"]
@@ -62,7 +62,7 @@ def test_what_fails_is_marked_by_more_than_a_colour() -> None:
     assert "a → m: 100 calls, 50.0 % failed" in said
 
 
-def test_the_busiest_node_bounds_how_thick_lines_are() -> None:
+def test_edge_width_is_bounded_by_the_busiest_node() -> None:
     layers = [
         Layer("callers", [node("a", 10**18), node("b", 1)]),
         Layer("methods", [node("m", 10**18)]),

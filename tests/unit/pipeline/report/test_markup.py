@@ -19,12 +19,12 @@ def test_text_is_escaped_and_markup_is_not() -> None:
     assert tag("p", "<b>&\"'", Markup("<br/>")) == "<p>&lt;b&gt;&amp;&quot;&#x27;<br/></p>"
 
 
-def test_attributes_are_escaped_and_nothing_leaves_them_out() -> None:
+def test_attributes_are_escaped_and_none_is_left_out() -> None:
     drawn = tag("td", class_='a" onclick="x', data_v=3, title=None, hidden=False, open=True)
     assert drawn == '<td class="a&quot; onclick=&quot;x" data-v="3" open="open"></td>'
 
 
-def test_parts_are_joined_each_by_its_own_rule() -> None:
+def test_join_escapes_text_but_not_markup() -> None:
     assert join(["<", tag("br"), 5, None]) == "&lt;<br/>5"
 
 
@@ -39,12 +39,12 @@ def test_parts_are_joined_each_by_its_own_rule() -> None:
         ("5\N{NO-BREAK SPACE}ms", "5\N{NO-BREAK SPACE}ms"),
     ],
 )
-def test_every_character_can_be_seen(raw: str, seen: str) -> None:
+def test_invisible_characters_are_escaped(raw: str, seen: str) -> None:
     assert escape_invisible(raw) == seen
     assert seen in to_markup(raw)
 
 
-def test_a_long_name_loses_its_middle_and_has_a_bounded_title() -> None:
+def test_long_name_is_shortened_with_bounded_tooltip() -> None:
     drawn = name_markup("x" * 5000 + "end")
     assert drawn.count("x") <= MAX_NAME_LENGTH + MAX_TITLE_LENGTH
     assert "end</span>" in drawn
@@ -52,6 +52,6 @@ def test_a_long_name_loses_its_middle_and_has_a_bounded_title() -> None:
     assert len(shorten("abc" * 100, 30)) == 30
 
 
-def test_names_that_are_missing_or_empty_are_told_apart() -> None:
+def test_missing_and_empty_names_differ() -> None:
     assert "nobody" in name_markup(None, none="nobody")
     assert "(empty)" in name_markup("")

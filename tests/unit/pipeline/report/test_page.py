@@ -29,7 +29,7 @@ HANDLERS = re.compile(r"^on", re.IGNORECASE)
 
 
 @pytest.mark.parametrize("hostile", HOSTILE)
-def test_a_hostile_name_stays_text_wherever_it_stands(tmp_path: Path, hostile: str) -> None:
+def test_hostile_name_is_escaped_everywhere(tmp_path: Path, hostile: str) -> None:
     found = report_tables.read(report_tables.write_all(tmp_path, report_tables.named(hostile)))
     tame = report_tables.read(report_tables.write_all(tmp_path / "tame", report_tables.named("x" * len(hostile))))
     assert [each.tag for each in found.root.iter()] == [each.tag for each in tame.root.iter()]
@@ -41,7 +41,7 @@ def test_a_hostile_name_stays_text_wherever_it_stands(tmp_path: Path, hostile: s
     assert not re.search(r"[\x00-\x09\x0b-\x1f\u202e\u2028\ufeff]", found.html)
 
 
-def test_nothing_but_its_own_script_may_run_and_nothing_is_fetched(tmp_path: Path) -> None:
+def test_policy_allows_only_the_own_script_and_no_requests(tmp_path: Path) -> None:
     html = render_directory(report_tables.write_all(tmp_path, report_tables.named("a")))
     policy = re.search(r'http-equiv="Content-Security-Policy" content="([^"]*)"', html)
     script = re.search(r"<script>(.*)</script>", html, re.DOTALL)
@@ -55,7 +55,7 @@ def test_nothing_but_its_own_script_may_run_and_nothing_is_fetched(tmp_path: Pat
     assert not re.search(r"https?:|//[a-z]|url\(|@import|<link|<img|<iframe|<form", html)
 
 
-def test_the_same_tables_give_the_same_page(tmp_path: Path) -> None:
+def test_equal_tables_give_equal_pages(tmp_path: Path) -> None:
     rows = report_tables.named("a")
     many = [report_tables.slo(method=f"m{number}", calls=50, ms=5) for number in range(40)]
     one = report_tables.write_all(tmp_path / "one", {**rows, "slo": many})
@@ -64,7 +64,7 @@ def test_the_same_tables_give_the_same_page(tmp_path: Path) -> None:
     assert render_directory(one) == render_directory(other)
 
 
-def test_the_headline_has_the_numbers_of_all(tmp_path: Path) -> None:
+def test_headline_tiles_have_the_totals(tmp_path: Path) -> None:
     rows: dict[str, list[report_tables.Row]] = {
         "traffic": [report_tables.frames(0), report_tables.frames(9, "nq", 5400)],
         "slo": [report_tables.slo(0, calls=90), report_tables.slo(9, "other", 10, 3)],
@@ -91,7 +91,7 @@ def test_the_headline_has_the_numbers_of_all(tmp_path: Path) -> None:
     assert "Quarantine 1 frame could not be read" in found.said("look")
 
 
-def test_late_and_unreadable_frames_are_taken_from_rows_if_they_stand_there(tmp_path: Path) -> None:
+def test_late_and_unreadable_counts_fall_back_to_row_counts(tmp_path: Path) -> None:
     (tmp_path / "_run.json").write_text('{"rows": {"late": 4, "quarantine": 5}}')
     assert {each: report_tables.read(tmp_path).tiles[each] for each in ("Late", "Unreadable")} == {
         "Late": "4 frames",
@@ -99,7 +99,7 @@ def test_late_and_unreadable_frames_are_taken_from_rows_if_they_stand_there(tmp_
     }
 
 
-def test_without_any_table_the_page_says_which_are_missing(tmp_path: Path) -> None:
+def test_missing_tables_are_listed(tmp_path: Path) -> None:
     report_tables.write_run(tmp_path)
     found = report_tables.read(tmp_path)
     for name in TABLE_COLUMNS:
@@ -109,7 +109,7 @@ def test_without_any_table_the_page_says_which_are_missing(tmp_path: Path) -> No
     assert "Tables 16 of 16 tables are not there" in found.said("look")
 
 
-def test_empty_tables_give_a_page_that_says_so(tmp_path: Path) -> None:
+def test_empty_tables_give_a_page_without_findings(tmp_path: Path) -> None:
     found = report_tables.read(report_tables.write_all(tmp_path, {name: [] for name in report_tables.GOLD}))
     assert found.tiles["Frames"] == "0 0 B"
     assert "No frame was seen." in found.said("traffic")
@@ -119,7 +119,7 @@ def test_empty_tables_give_a_page_that_says_so(tmp_path: Path) -> None:
     assert "Nothing stands out." in found.said("look")
 
 
-def test_a_table_that_is_not_as_expected_does_not_spoil_the_others(tmp_path: Path) -> None:
+def test_unsuitable_table_does_not_affect_other_sections(tmp_path: Path) -> None:
     report_tables.write_all(tmp_path, report_tables.named("good"))
     pq.write_table(pa.table({"date": ["x"]}), tmp_path / "capacity" / "part-0.parquet")
     found = report_tables.read(tmp_path)
@@ -127,7 +127,7 @@ def test_a_table_that_is_not_as_expected_does_not_spoil_the_others(tmp_path: Pat
     assert "good" in found.said("methods")
 
 
-def test_one_row_in_each_table_is_enough(tmp_path: Path) -> None:
+def test_one_row_per_table_fills_all_sections(tmp_path: Path) -> None:
     found = report_tables.read(report_tables.write_all(tmp_path, report_tables.named("only")))
     for identity in ("traffic", "methods", "bridges", "services", "anomalies", "sessions", "capacity"):
         assert "only" in found.said(identity), identity
@@ -137,7 +137,7 @@ def test_one_row_in_each_table_is_enough(tmp_path: Path) -> None:
     ]
 
 
-def test_rows_whose_values_are_all_missing_are_borne(tmp_path: Path) -> None:
+def test_rows_with_only_nulls_are_rendered(tmp_path: Path) -> None:
     rows: dict[str, list[report_tables.Row]] = {name: [{}, {}] for name in report_tables.GOLD}
     report_tables.read(report_tables.write_all(tmp_path, rows))
     timed = {"minute": report_tables.START}
@@ -146,13 +146,13 @@ def test_rows_whose_values_are_all_missing_are_borne(tmp_path: Path) -> None:
     )
 
 
-def test_huge_numbers_are_borne(tmp_path: Path) -> None:
+def test_huge_numbers_are_rendered(tmp_path: Path) -> None:
     found = report_tables.read(report_tables.write_all(tmp_path, report_tables.named("busy", scale=10**14)))
     assert found.tiles["Frames"].startswith("60.0 P")
     assert found.tiles["Calls"].startswith("4.00 P")
 
 
-def test_times_at_both_ends_of_the_calendar_are_borne(tmp_path: Path) -> None:
+def test_extreme_times_are_rendered(tmp_path: Path) -> None:
     rows = {name: report_tables.named("far")[name] for name in ("slo", "traffic", "capacity", "starved")}
     report_tables.write_all(tmp_path, rows)
     ends = pa.array([0, 250_000 * 365 * 86_400 * 10**6], pa.timestamp("us", "UTC"))
@@ -163,7 +163,7 @@ def test_times_at_both_ends_of_the_calendar_are_borne(tmp_path: Path) -> None:
     assert len(found.rows("traffic-time-table")) <= 180
 
 
-def test_several_days_are_put_together(tmp_path: Path) -> None:
+def test_days_are_aggregated(tmp_path: Path) -> None:
     rows = report_tables.named("a")
     later = {name: [{**own[0], "date": "2026-03-04"}] for name, own in report_tables.named("a").items()}
     for name in ("slo", "traffic", "capacity"):
@@ -211,7 +211,7 @@ def big(tables: Path) -> Path:
     return report_tables.write_all(tables, rows)
 
 
-def test_a_page_about_ten_thousand_methods_is_bounded(tmp_path: Path) -> None:
+def test_page_size_is_bounded_for_ten_thousand_methods(tmp_path: Path) -> None:
     found = report_tables.read(big(tmp_path))
     assert len(found.html.encode()) < 2_000_000
     assert "and 9,988 more" in found.said("methods")
@@ -225,7 +225,7 @@ def test_a_page_about_ten_thousand_methods_is_bounded(tmp_path: Path) -> None:
     assert ends == ["4,320,000 frames: umq, lrpm-json, nq, x, y, others."]
 
 
-def test_tables_that_change_are_read_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_tables_replaced_during_reading_are_read_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     report_tables.write_all(tmp_path, report_tables.named("a"))
     made: list[int] = []
     render = module.render
@@ -241,7 +241,7 @@ def test_tables_that_change_are_read_again(tmp_path: Path, monkeypatch: pytest.M
     assert len(made) == 2
 
 
-def test_tables_that_never_stand_still_are_given_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_tables_that_keep_changing_give_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     report_tables.write_run(tmp_path)
 
     def renders(tables: ReportTables) -> str:

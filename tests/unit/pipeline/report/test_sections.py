@@ -10,7 +10,7 @@ from tests.support import report_tables
 from tests.support.report_tables import AT, MS
 
 
-def test_traffic_is_a_rate_by_protocol(tmp_path: Path) -> None:
+def test_traffic_chart_shows_rate_by_protocol(tmp_path: Path) -> None:
     rows = [
         report_tables.frames(0, "umq", 600),
         report_tables.frames(0, "nq", 60),
@@ -29,7 +29,7 @@ def test_traffic_is_a_rate_by_protocol(tmp_path: Path) -> None:
     assert marks == ["0", "5", "10", "15"]  # 660 frames in a minute are 11 a second
 
 
-def test_frames_with_a_wrong_clock_are_counted_but_do_not_stretch_the_charts(tmp_path: Path) -> None:
+def test_frames_with_wrong_clock_are_counted_but_not_charted(tmp_path: Path) -> None:
     usual = [report_tables.frames(number, number_of=1000) for number in range(60)]
     stray = [report_tables.frames(-100_000, number_of=2), report_tables.frames(10**6, number_of=1)]
     slo = [report_tables.slo(0, calls=50), report_tables.slo(10**6, calls=1)]
@@ -47,7 +47,7 @@ def test_frames_with_a_wrong_clock_are_counted_but_do_not_stretch_the_charts(tmp
     )
 
 
-def test_bridges_of_like_size_have_like_shades(tmp_path: Path) -> None:
+def test_bridges_with_similar_calls_have_similar_shades(tmp_path: Path) -> None:
     rows: list[report_tables.Row] = [
         {"caller_protocol": "umq", "callee_protocol": each, "calls": calls, "errors": 0}
         for each, calls in (("umq", 990), ("nq", 1000), ("umq36", 500))
@@ -56,7 +56,7 @@ def test_bridges_of_like_size_have_like_shades(tmp_path: Path) -> None:
     assert [each.get("class") for each in found.part("bridges").iter("td")][:3] == ["h6", "h5", "h6"]
 
 
-def test_latency_is_that_of_the_calls_and_not_of_the_methods(tmp_path: Path) -> None:
+def test_latency_percentiles_are_computed_from_calls(tmp_path: Path) -> None:
     calls = [(0, "fast", 1)] * 90 + [(0, "slow", 100)] * 10 + [(1, "fast", 2)]
     rows: dict[str, list[report_tables.Row]] = {
         "slo": [
@@ -79,7 +79,7 @@ def test_latency_is_that_of_the_calls_and_not_of_the_methods(tmp_path: Path) -> 
 
 
 @pytest.mark.parametrize("most", [0, 10])
-def test_without_the_calls_or_with_too_many_the_estimate_says_that_it_is_one(tmp_path: Path, most: int) -> None:
+def test_percentiles_without_calls_are_marked_as_estimates(tmp_path: Path, most: int) -> None:
     times = range(1, 101)
     rows: dict[str, list[report_tables.Row]] = {
         "slo": [{**report_tables.slo(), "p50_ns": 50 * MS, "p95_ns": 95 * MS, "p99_ns": 99 * MS, "max_ns": 100 * MS}],
@@ -96,7 +96,7 @@ def test_without_the_calls_or_with_too_many_the_estimate_says_that_it_is_one(tmp
     assert "percentiles are estimated" in report_tables.read(tmp_path / "gold").said("latency")
 
 
-def test_methods_that_fail_are_ranked_and_the_worst_is_told_first(tmp_path: Path) -> None:
+def test_failing_methods_are_ranked_and_worst_is_a_finding(tmp_path: Path) -> None:
     rows: list[report_tables.Row] = [
         report_tables.slo(0, "often", 1000, 40),
         report_tables.slo(1, "often", 1000, 10),
@@ -125,7 +125,7 @@ def test_methods_that_fail_are_ranked_and_the_worst_is_told_first(tmp_path: Path
     assert "failed raised 50 83.3 % 2026-03-03 08:00:01 7" in found.said("methods")
 
 
-def test_bridges_are_a_table_of_protocols_with_the_hub_last(tmp_path: Path) -> None:
+def test_bridge_matrix_lists_protocols_with_hub_last(tmp_path: Path) -> None:
     rows: list[report_tables.Row] = [
         {"caller_protocol": "nq", "callee_protocol": "umq", "calls": 1000, "errors": 0, "p95_ns": 2 * MS},
         {"caller_protocol": "umq", "callee_protocol": None, "calls": 10, "errors": 1, "p95_ns": MS},
@@ -139,7 +139,7 @@ def test_bridges_are_a_table_of_protocols_with_the_hub_last(tmp_path: Path) -> N
     assert shades == ["h0", "h0", "h1", "h6", "h0", "h0"]
 
 
-def test_the_graph_adds_up_what_it_does_not_draw(tmp_path: Path) -> None:
+def test_service_graph_sums_nodes_that_are_not_drawn(tmp_path: Path) -> None:
     rows: list[report_tables.Row] = [
         {
             "caller": f"c{number}",
@@ -159,7 +159,7 @@ def test_the_graph_adds_up_what_it_does_not_draw(tmp_path: Path) -> None:
     assert "and 7 more callers → m9: 91 calls, 0 % failed" in said
 
 
-def test_each_anomaly_is_told_with_its_worst(tmp_path: Path) -> None:
+def test_anomalies_show_counts_and_worst_cases(tmp_path: Path) -> None:
     rows: dict[str, list[report_tables.Row]] = {
         "starved": [
             {"method": "slow", "op": "1", "waited_ns": 5 * 10**9},
@@ -197,7 +197,7 @@ def test_each_anomaly_is_told_with_its_worst(tmp_path: Path) -> None:
     assert all(found.part(str(link)[1:]) is not None for link in links)
 
 
-def test_capacity_is_the_highest_minute_of_all_nodes_together(tmp_path: Path) -> None:
+def test_capacity_shows_busiest_minute_summed_over_nodes(tmp_path: Path) -> None:
     rows: list[report_tables.Row] = [
         {
             "minute": report_tables.minute(0),
@@ -218,14 +218,14 @@ def test_capacity_is_the_highest_minute_of_all_nodes_together(tmp_path: Path) ->
     assert "Capacity 2 calls were refused because somebody was too busy" in found.said("look")
 
 
-def test_sessions_that_often_end_by_an_error_are_told(tmp_path: Path) -> None:
+def test_frequent_session_errors_are_a_finding(tmp_path: Path) -> None:
     rows = [{"protocol": "nq", "transport": "ws", "sessions": 10, "still_open": 1, "closed_by_error": 4}]
     found = report_tables.read(report_tables.write_all(tmp_path, {"sessions_summary": rows}))
     assert "Sessions 40.0 % of the sessions ended by an error (4 of 10)" in found.said("look")
     assert found.rows("sessions")[0][:5] == ["nq", "ws", "10", "1", "4"]
 
 
-def test_talkers_are_ranked_over_all_days(tmp_path: Path) -> None:
+def test_top_talkers_are_ranked_over_all_days(tmp_path: Path) -> None:
     rows: list[report_tables.Row] = [
         {"session": "a", "bytes_in": 10, "bytes_out": 1, "frames_in": 5},
         {"session": "b", "peer": "bob", "bytes_in": 9, "bytes_out": None, "frames_in": 1},
@@ -235,7 +235,7 @@ def test_talkers_are_ranked_over_all_days(tmp_path: Path) -> None:
     assert [(row[0], row[2], row[5]) for row in found.rows("sessions")] == [("bob", "17 B", "3"), ("a", "11 B", "5")]
 
 
-def test_every_chart_has_its_numbers_and_every_link_its_place(tmp_path: Path) -> None:
+def test_every_chart_has_a_data_table_and_every_link_a_target(tmp_path: Path) -> None:
     found = report_tables.read(report_tables.write_all(tmp_path, report_tables.named("a")))
     areas = [each.get("data-table") for each in found.root.iter() if each.get("data-table")]
     assert len(areas) == 7

@@ -27,7 +27,7 @@ def contrast(one: str, other: str) -> float:
 
 
 @pytest.mark.parametrize("scheme", SCHEMES)
-def test_text_stands_out_from_what_is_behind_it(scheme: str) -> None:
+def test_text_has_sufficient_contrast(scheme: str) -> None:
     colours = SCHEMES[scheme]
     pairs = [*product(("ink", "soft"), ("page", "raised")), *product(("accent", "bad", "note", "fine"), ("page",))]
     pairs += [("on-low", f"h{level}") for level in range(1, 5)] + [("on-high", f"h{level}") for level in (5, 6)]
@@ -36,14 +36,14 @@ def test_text_stands_out_from_what_is_behind_it(scheme: str) -> None:
 
 
 @pytest.mark.parametrize("scheme", SCHEMES)
-def test_lines_stand_out_and_neighbours_among_the_layers_differ(scheme: str) -> None:
+def test_lines_and_neighbouring_layers_have_sufficient_contrast(scheme: str) -> None:
     colours = SCHEMES[scheme]
     assert [each for each in ("p50", "p95", "p99", "bad") if contrast(colours[each], colours["page"]) < 3] == []
     layers = [colours[f"c{number}"] for number in range(1, 9)]
     assert [pair for pair in pairwise(layers) if contrast(*pair) < 1.1] == []
 
 
-def test_style_and_script_cannot_end_their_element_early() -> None:
+def test_style_and_script_contain_no_closing_tags() -> None:
     assert "<" not in STYLE
     assert "</" not in SCRIPT
     assert "innerHTML" not in SCRIPT

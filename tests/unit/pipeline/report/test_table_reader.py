@@ -18,7 +18,7 @@ from fiveways.pipeline.tables import TABLES
 from tests.support import report_tables
 
 
-def test_the_columns_are_those_that_the_tables_have() -> None:
+def test_required_columns_exist_in_the_tables() -> None:
     gold = {name for name, table in TABLES.items() if table.layer == "gold"}
     assert set(TABLE_COLUMNS) == gold
     for name in TABLE_COLUMNS:
@@ -29,7 +29,7 @@ def test_the_columns_are_those_that_the_tables_have() -> None:
 
 
 @pytest.mark.parametrize("is_partitioned", [False, True])
-def test_a_date_stands_in_the_file_or_in_its_path(tmp_path: Path, is_partitioned: bool) -> None:
+def test_date_is_read_from_file_or_path(tmp_path: Path, is_partitioned: bool) -> None:
     rows = [report_tables.frames(), {**report_tables.frames(5), "date": "2026-03-04"}]
     report_tables.write(tmp_path, "traffic", rows, is_partitioned=is_partitioned)
     found = ReportTables(tmp_path)["traffic"]
@@ -37,7 +37,7 @@ def test_a_date_stands_in_the_file_or_in_its_path(tmp_path: Path, is_partitioned
     assert found.column("frames").to_pylist() == [600, 600]
 
 
-def test_hidden_files_and_what_is_no_parquet_are_passed_over(tmp_path: Path) -> None:
+def test_hidden_and_non_parquet_files_are_ignored(tmp_path: Path) -> None:
     report_tables.write(tmp_path, "traffic", [report_tables.frames()])
     (tmp_path / "traffic" / "_SUCCESS").touch()
     (tmp_path / "traffic" / ".part-1.parquet").write_bytes(b"half")
@@ -49,28 +49,28 @@ def test_hidden_files_and_what_is_no_parquet_are_passed_over(tmp_path: Path) -> 
 @pytest.mark.parametrize(
     ("kind", "unit"), [(pa.timestamp("ns"), 10**9), (pa.timestamp("us", "UTC"), 10**6), (pa.timestamp("ms"), 1000)]
 )
-def test_instants_may_have_any_unit(tmp_path: Path, kind: pa.DataType, unit: int) -> None:
+def test_timestamps_may_have_any_unit(tmp_path: Path, kind: pa.DataType, unit: int) -> None:
     table = pa.Table.from_pylist([dict(report_tables.frames())]).set_column(0, "minute", pa.array([60 * unit], kind))
     (tmp_path / "traffic").mkdir()
     pq.write_table(table, tmp_path / "traffic" / "a.parquet", version="2.6")
     assert ReportTables(tmp_path)["traffic"].column("minute").cast(pa.int64()).to_pylist() == [60]
 
 
-def test_a_table_that_is_not_there_is_empty_and_says_so(tmp_path: Path) -> None:
+def test_missing_table_is_empty_with_a_note(tmp_path: Path) -> None:
     report_tables.write_run(tmp_path)
     tables = ReportTables(tmp_path)
     assert tables["slo"].num_rows == 0
     assert tables.note("slo") == "There is no table slo in this output."
 
 
-def test_a_table_without_files_is_empty(tmp_path: Path) -> None:
+def test_table_without_files_is_empty(tmp_path: Path) -> None:
     (tmp_path / "slo").mkdir()
     tables = ReportTables(tmp_path)
     assert tables["slo"].num_rows == 0
     assert tables.note("slo") == ""
 
 
-def test_a_column_that_is_missing_or_of_another_type_is_named(tmp_path: Path) -> None:
+def test_missing_or_mistyped_column_is_named(tmp_path: Path) -> None:
     report_tables.write_run(tmp_path)
     for name in ("traffic", "slo"):
         (tmp_path / name).mkdir()
@@ -88,7 +88,7 @@ def test_a_column_that_is_missing_or_of_another_type_is_named(tmp_path: Path) ->
     assert tables["traffic"].num_rows == 0
 
 
-def test_a_file_that_is_torn_is_named(tmp_path: Path) -> None:
+def test_damaged_file_is_named(tmp_path: Path) -> None:
     report_tables.write(tmp_path, "slo", [report_tables.slo()])
     path = tmp_path / "slo" / "part-0.parquet"
     path.write_bytes(path.read_bytes()[:-20])
@@ -97,13 +97,13 @@ def test_a_file_that_is_torn_is_named(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("text", "sentence"), [("{", "is no JSON"), ("[]", "is no object")])
-def test_a_record_of_the_run_that_is_none_is_refused(tmp_path: Path, text: str, sentence: str) -> None:
+def test_invalid_run_state_is_rejected(tmp_path: Path, text: str, sentence: str) -> None:
     (tmp_path / "_run.json").write_text(text)
     with pytest.raises(ReportError, match=sentence):
         ReportTables(tmp_path)
 
 
-def test_what_is_no_output_of_the_pipeline_is_refused(tmp_path: Path) -> None:
+def test_directory_without_tables_is_rejected(tmp_path: Path) -> None:
     (tmp_path / "photos").mkdir()
     with pytest.raises(ReportError, match=r"is no output of the pipeline: it has neither _run\.json nor a table"):
         ReportTables(tmp_path)
@@ -111,14 +111,14 @@ def test_what_is_no_output_of_the_pipeline_is_refused(tmp_path: Path) -> None:
         ReportTables(tmp_path / "missing")
 
 
-def test_numbers_of_the_run_are_counted_if_they_are_lists(tmp_path: Path) -> None:
+def test_run_number_is_a_number_or_the_length_of_a_list(tmp_path: Path) -> None:
     report_tables.write_run(tmp_path, late=3, segments=[{}, {}], quarantined="many", full=True)
     tables = ReportTables(tmp_path)
     found = [tables.run_number(each) for each in ("late", "segments", "quarantined", "full", "missing")]
     assert found == [3, 2, None, None, None]
 
 
-def test_an_exchange_of_the_directory_is_noticed(tmp_path: Path) -> None:
+def test_replaced_tables_are_detected(tmp_path: Path) -> None:
     report_tables.write_run(tmp_path)
     tables = ReportTables(tmp_path)
     tables.check_unchanged()
@@ -127,7 +127,7 @@ def test_an_exchange_of_the_directory_is_noticed(tmp_path: Path) -> None:
         tables.check_unchanged()
 
 
-def test_calls_are_given_unless_they_are_too_many_or_not_there(tmp_path: Path) -> None:
+def test_calls_are_read_unless_missing_or_too_many(tmp_path: Path) -> None:
     report_tables.write_run(tmp_path)
     assert ReportTables(tmp_path).calls(10) is None
     rows: list[report_tables.Row] = [

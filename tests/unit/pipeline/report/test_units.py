@@ -29,7 +29,7 @@ BLANK = units.NO_BREAK_SPACE
         (-5_000_000, "-5.00 ms"),
     ],
 )
-def test_a_duration_has_the_unit_that_fits(ns: float | None, said: str) -> None:
+def test_duration_has_a_suitable_unit(ns: float | None, said: str) -> None:
     assert units.duration(ns) == said.replace(" ", BLANK)
 
 
@@ -49,18 +49,18 @@ def test_a_duration_has_the_unit_that_fits(ns: float | None, said: str) -> None:
         (-1500, "-1.50 k"),
     ],
 )
-def test_a_short_number_has_three_digits(value: float | None, said: str) -> None:
+def test_short_number_has_three_digits(value: float | None, said: str) -> None:
     assert units.short(value) == said.replace(" ", BLANK)
 
 
-def test_short_numbers_on_an_axis_end_where_their_digits_do() -> None:
+def test_trimmed_numbers_have_no_trailing_zeros() -> None:
     assert units.short(2000, trim=True) == f"2{BLANK}k"
     assert units.short(2500, trim=True) == f"2.5{BLANK}k"
     assert units.short(200, trim=True) == "200"
     assert units.duration(100_000_000, trim=True) == f"100{BLANK}ms"
 
 
-def test_bytes_have_their_unit() -> None:
+def test_size_has_the_unit_of_bytes() -> None:
     assert units.size(52) == f"52{BLANK}B"
     assert units.size(5_150_000_000) == f"5.15{BLANK}GB"
 
@@ -77,21 +77,21 @@ def test_bytes_have_their_unit() -> None:
         (None, "\N{EN DASH}"),
     ],
 )
-def test_what_is_not_nothing_is_not_shown_as_nothing(value: float | None, said: str) -> None:
+def test_small_percentage_is_not_shown_as_zero(value: float | None, said: str) -> None:
     assert units.percent(value) == said.replace(" ", BLANK)
 
 
-def test_a_share_of_nothing_is_no_number() -> None:
+def test_share_of_zero_has_no_value() -> None:
     assert units.share(0, 0) == units.NO_VALUE
     assert units.share(1, 4) == f"25.0{BLANK}%"
 
 
-def test_counts_are_whole_until_they_are_huge() -> None:
+def test_huge_counts_are_shortened() -> None:
     assert units.count(1_234_567) == "1,234,567"
     assert units.count(5 * 10**15) == f"5.00{BLANK}P"
 
 
-def test_instants_are_told_in_utc_even_if_a_clock_was_wrong_by_millennia() -> None:
+def test_times_are_utc_even_beyond_python_dates() -> None:
     assert units.moment(1_772_524_800 * 10**9 + 999) == "2026-03-03 08:00:00"
     assert units.moment(-1) == "1969-12-31 23:59:59"
     assert units.day(1_772_524_800) == f"3{BLANK}Mar"
