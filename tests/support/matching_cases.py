@@ -1,6 +1,6 @@
-"""Calls told by hand: messages, the rows they make, and which of them are orphans."""
+"""Cases of matching: messages, the expected calls, and the numbers of the expected orphans."""
 
-from tests.support.reference_matching import Case, Row, answered, asked, call, message
+from tests.support.reference_matching import Case, Row, answered_row, call_row, caller_row, message
 
 OF_UMQ: Row = {"caller_session": "s", "caller_protocol": "umq"}
 TO_LRPM: Row = {"callee_session": "t", "callee_peer": "q", "callee_protocol": "lrpm-json"}
@@ -17,7 +17,7 @@ BY_OPERATION = {
             message(10, "out", "result", op="7", id="a", peer="p"),
         ],
         [
-            call(
+            call_row(
                 op="7",
                 caller_session="s",
                 caller_peer="p",
@@ -46,7 +46,7 @@ BY_OPERATION = {
             message(2, "out", "failure", op="7", id="a", status="not_executed", reason="no_such_method", code="7"),
         ],
         [
-            call(
+            call_row(
                 op="7",
                 method="no.such",
                 **OF_UMQ,
@@ -80,7 +80,7 @@ BY_OPERATION = {
             message(13, "in", "ack", op="7", target="x", **NQ),
         ],
         [
-            call(
+            call_row(
                 op="7",
                 caller_session="s",
                 caller_peer="p",
@@ -118,7 +118,7 @@ BY_OPERATION = {
             message(6, "out", "result", op="7", id="a"),
         ],
         [
-            call(
+            call_row(
                 op="7",
                 **OF_UMQ,
                 requested_at=1,
@@ -136,7 +136,7 @@ BY_OPERATION = {
     "a caller cancels and hears no more": Case(
         [message(1, "in", "call", op="7", id="a"), message(2, "in", "cancel", op="7", id="a")],
         [
-            call(
+            call_row(
                 op="7",
                 **OF_UMQ,
                 requested_at=1,
@@ -150,7 +150,7 @@ BY_OPERATION = {
     "nobody answers": Case(
         [message(1, "in", "call", op="7", id="a"), message(2, "out", "call", op="7", id="1", **CALLEE)],
         [
-            call(
+            call_row(
                 op="7",
                 **OF_UMQ,
                 **TO_LRPM,
@@ -170,7 +170,7 @@ BY_OPERATION = {
             message(3, "out", "result", op="7", id="a"),
         ],
         [
-            call(
+            call_row(
                 op="7",
                 **TO_LRPM,
                 forwarded_at=1,
@@ -213,7 +213,7 @@ BY_OPERATION = {
             message(5, "in", "result", op="p8", id="e2", target="b", **NQ),
         ],
         [
-            call(
+            call_row(
                 op="p8",
                 method="hub.publish",
                 **OF_UMQ,
@@ -240,7 +240,7 @@ CLOCK_SET_BACK = {
             message(4, "out", "result", op="7", id="a", at=12),
         ],
         [
-            call(
+            call_row(
                 op="7",
                 **OF_UMQ,
                 **TO_LRPM,
@@ -267,7 +267,7 @@ CLOCK_SET_BACK = {
             message(4, "out", "result", op="7", id="a", at=1006),
         ],
         [
-            call(
+            call_row(
                 op="7",
                 **OF_UMQ,
                 **TO_LRPM,
@@ -297,7 +297,7 @@ CLOCK_SET_BACK = {
             message(5, "out", "result", op="7", id="a", at=20, **NQ),
         ],
         [
-            call(
+            call_row(
                 op="7",
                 caller_session="s",
                 caller_peer="p",
@@ -322,10 +322,10 @@ CLOCK_SET_BACK = {
             message(4, "out", "failure", id="a", at=15, **FAILED),
         ],
         [
-            asked(
+            caller_row(
                 1000, request_size=101, outcome="result", answers=1, answered_at=1010, answer_size=102, latency_ns=10
             ),
-            asked(
+            caller_row(
                 10,
                 request_size=103,
                 outcome="failed",
@@ -349,8 +349,8 @@ BY_IDENTIFIER = {
             message(4, "out", "failure", id="a", **FAILED),
         ],
         [
-            answered(1, 4, outcome="failed", reason="raised", code="6"),
-            call(
+            answered_row(1, 4, outcome="failed", reason="raised", code="6"),
+            call_row(
                 callee_session="s",
                 callee_protocol="umq",
                 forwarded_at=2,
@@ -377,10 +377,10 @@ BY_IDENTIFIER = {
             message(9, "out", "part", id="a"),
         ],
         [
-            answered(1, 2),
-            answered(3, 6, outcome="failed", reason="raised", code="6", parts=1),
-            asked(4, cancelled_at=7, outcome="cancelled", parts=1),
-            asked(8, caller_session="s2"),
+            answered_row(1, 2),
+            answered_row(3, 6, outcome="failed", reason="raised", code="6", parts=1),
+            caller_row(4, cancelled_at=7, outcome="cancelled", parts=1),
+            caller_row(8, caller_session="s2"),
         ],
     ),
     "an answer again repeats the last": Case(
@@ -391,7 +391,7 @@ BY_IDENTIFIER = {
             message(4, "out", "result", id="a"),
             message(5, "out", "result", id="a"),
         ],
-        [answered(1, 2), answered(3, 4, answers=2)],
+        [answered_row(1, 2), answered_row(3, 4, answers=2)],
     ),
     "an NQ request is repeated over another session, and its answer as well": Case(
         [
@@ -404,8 +404,8 @@ BY_IDENTIFIER = {
             message(7, "in", "call", id="a", protocol="nq", session="s3", peer="p2"),
         ],
         [
-            answered(1, 4, caller_peer="p", caller_protocol="nq", accepted_at=2, attempts=3, answers=2, useless=1),
-            asked(7, caller_session="s3", caller_peer="p2", caller_protocol="nq"),
+            answered_row(1, 4, caller_peer="p", caller_protocol="nq", accepted_at=2, attempts=3, answers=2, useless=1),
+            caller_row(7, caller_session="s3", caller_peer="p2", caller_protocol="nq"),
         ],
     ),
     "NQ requests to two targets share an identifier; backchannels tell their answers apart": Case(
@@ -419,8 +419,8 @@ BY_IDENTIFIER = {
             message(7, "out", "result", id="a", target="b1", **NQ),
         ],
         [
-            answered(1, 7, caller_peer="p", caller_protocol="nq", accepted_at=3),
-            answered(
+            answered_row(1, 7, caller_peer="p", caller_protocol="nq", accepted_at=3),
+            answered_row(
                 2,
                 5,
                 caller_peer="p",
@@ -440,7 +440,7 @@ BY_IDENTIFIER = {
             message(2, "in", "call", id="5", protocol="mqtt-rpc", channel="/b"),
             message(3, "out", "result", id="5", protocol="mqtt-rpc", channel="/b", session="s2"),
         ],
-        [asked(1, caller_protocol="mqtt-rpc"), answered(2, 3, caller_protocol="mqtt-rpc")],
+        [caller_row(1, caller_protocol="mqtt-rpc"), answered_row(2, 3, caller_protocol="mqtt-rpc")],
     ),
     "other requests take their own answers": Case(
         [
@@ -452,7 +452,7 @@ BY_IDENTIFIER = {
             message(6, "out", "result", id="1"),
         ],
         [
-            call(
+            call_row(
                 callee_session="s",
                 callee_protocol="umq",
                 forwarded_at=2,
@@ -477,7 +477,7 @@ BY_IDENTIFIER = {
             message(7, "in", "cancel", target="b", **NQ),
         ],
         [
-            call(
+            call_row(
                 op="7",
                 callee_session="s",
                 callee_protocol="umq",

@@ -1,4 +1,4 @@
-"""Captures made by chance, and cut by chance."""
+"""Random captures, split at random into segments."""
 
 from collections import Counter
 from collections.abc import Iterable
@@ -8,19 +8,19 @@ from typing import Any
 from tests.support.matching_cases import FAILED
 from tests.support.reference_matching import Row, message
 
-CUTS = ("one segment", "many segments", "one message in each")
+SPLITS = ("one segment", "many segments", "one message in each")
 PROTOCOLS = ("umq", "umq36", "lrpm-json", "lrpm-cbor", "nq", "mqtt-rpc")
-ASKING = ("call", "callback", "publish", "cancel")
+REQUEST_KINDS = ("call", "callback", "publish", "cancel")
 KINDS = ("call", "result", "failure", "part", "progress", "accepted", "cancel", "callback", "publish", "event", "ack")
 
 
-def at_random(run: str, chance: Random) -> list[Row]:
-    """Return a capture of few sessions, identifiers and operations, so that all that can meet does, sense or none."""
+def random_rows(run: str, chance: Random) -> list[Row]:
+    """Return messages with few sessions, identifiers and operations, so that these often coincide, sensibly or not."""
 
     def some(*values: str | None) -> tuple[str | None, ...]:
         return values[: chance.randint(1, len(values))]
 
-    few: dict[str, tuple[str | None, ...]] = {
+    choices: dict[str, tuple[str | None, ...]] = {
         "session": some("s1", "s2"),
         "peer": some("p1", None, "p2"),
         "protocol": tuple(chance.sample(PROTOCOLS, chance.choice((1, 1, 2)))),
@@ -35,19 +35,19 @@ def at_random(run: str, chance: Random) -> list[Row]:
     rows = []
     for seq in range(chance.randint(4, 30)):
         kind = chance.choice(kinds)
-        is_in = (kind in ASKING) == (chance.random() < is_callers)
-        known: Row = {name: chance.choice(values) for name, values in few.items()}
-        known |= {"at": chance.choice((seq, chance.randint(0, 12))), "part": chance.randint(0, 2)}
-        row = message(seq, "in" if is_in else "out", kind, run=run, **known)
+        is_in = (kind in REQUEST_KINDS) == (chance.random() < is_callers)
+        values: Row = {name: chance.choice(options) for name, options in choices.items()}
+        values |= {"at": chance.choice((seq, chance.randint(0, 12))), "part": chance.randint(0, 2)}
+        row = message(seq, "in" if is_in else "out", kind, run=run, **values)
         rows.append(row | (FAILED if kind == "failure" else {}))
     return rows
 
 
-def cut(rows: list[Row], how: str, chance: Random) -> list[list[Row]]:
-    """Cut a capture into segments, of which each may have messages that are older than those of the one before."""
-    if how == CUTS[0]:
+def split_rows(rows: list[Row], split: str, chance: Random) -> list[list[Row]]:
+    """Split a capture into segments, which may overlap in time."""
+    if split == SPLITS[0]:
         return [chance.sample(rows, len(rows))]
-    if how == CUTS[2]:
+    if split == SPLITS[2]:
         return [[row] for row in rows]
     segments: list[list[Row]] = [[] for _ in range(chance.randint(2, 7))]
     for row in rows:
@@ -55,6 +55,6 @@ def cut(rows: list[Row], how: str, chance: Random) -> list[list[Row]]:
     return segments
 
 
-def alike(rows: Iterable[Row]) -> Counter[tuple[tuple[str, Any], ...]]:
-    """Return rows as something that is equal whatever their order."""
+def row_counts(rows: Iterable[Row]) -> Counter[tuple[tuple[str, Any], ...]]:
+    """Return rows in a form that can be compared independently of their order."""
     return Counter(tuple(sorted(row.items(), key=lambda item: item[0])) for row in rows)

@@ -1,4 +1,4 @@
-"""Messages for tests of the matching, and the matching told in the plainest way: one dictionary, one loop."""
+"""Messages for tests of matching, and a simple reference implementation of it with dictionaries and loops."""
 
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
@@ -25,95 +25,96 @@ OTHERS = {
 
 
 def message(seq: int, direction: str, kind: str, **more: object) -> Row:
-    """Return a message; it is later than those with a smaller number, unless `at` says otherwise."""
-    told: Row = dict.fromkeys(spark_schemas.MESSAGES.fieldNames(), None)
-    told |= {"run": "r", "seq": seq, "part": 0, "at": seq, "node": "n", "session": "s", "protocol": "umq"}
-    told |= {"transport": "ws", "direction": direction, "kind": kind, "size": 100 + seq, "body_size": 1}
+    """Return a message at time `seq`, unless `at` is set."""
+    row: Row = dict.fromkeys(spark_schemas.MESSAGES.fieldNames(), None)
+    row |= {"run": "r", "seq": seq, "part": 0, "at": seq, "node": "n", "session": "s", "protocol": "umq"}
+    row |= {"transport": "ws", "direction": direction, "kind": kind, "size": 100 + seq, "body_size": 1}
     if kind == "result":
-        told["status"] = "result"
+        row["status"] = "result"
     if kind == "call":
-        told["method"] = told["target"] = "math.add"
-    told |= more
-    told["at"] += NOON
-    return told
+        row["method"] = row["target"] = "math.add"
+    row |= more
+    row["at"] += NOON
+    return row
 
 
 def table(rows: Iterable[Row], *, coded: Sequence[str] = ()) -> pa.Table:
-    """Return messages as a table, some of its columns as dictionaries."""
-    made = pa.Table.from_pylist(list(rows), spark_schemas.to_arrow(spark_schemas.MESSAGES))
+    """Return messages as a table with some columns dictionary-encoded."""
+    messages = pa.Table.from_pylist(list(rows), spark_schemas.to_arrow(spark_schemas.MESSAGES))
     for name in coded:
-        made = made.set_column(made.schema.get_field_index(name), name, made.column(name).dictionary_encode())
-    return made
+        index = messages.schema.get_field_index(name)
+        messages = messages.set_column(index, name, messages.column(name).dictionary_encode())
+    return messages
 
 
-NOTHING: Row = dict.fromkeys(spark_schemas.CALLS.fieldNames(), None)
-NOTHING |= dict.fromkeys(("attempts", "answers", "forwards", "returns", "parts", "progress", "useless"), 0)
-NOTHING["negative_durations"] = 0
+EMPTY_CALL: Row = dict.fromkeys(spark_schemas.CALLS.fieldNames(), None)
+EMPTY_CALL |= dict.fromkeys(("attempts", "answers", "forwards", "returns", "parts", "progress", "useless"), 0)
+EMPTY_CALL["negative_durations"] = 0
 
 
-def call(**known: object) -> Row:
-    """Return a row of calls: what is not said is null, or zero."""
-    told: Row = NOTHING | {"date": DAY, "run": "r", "method": "math.add"} | known
-    return told | {name: NOON + told[name] for name in told if name.endswith("_at") and told[name] is not None}
+def call_row(**values: object) -> Row:
+    """Return a row of calls; missing values are null or zero, and times are relative to noon."""
+    row: Row = EMPTY_CALL | {"date": DAY, "run": "r", "method": "math.add"} | values
+    return row | {name: NOON + row[name] for name in row if name.endswith("_at") and row[name] is not None}
 
 
 class Case:
-    """Messages, the calls they make, and the numbers of those that are orphans."""
+    """Messages, the expected calls, and the numbers of the expected orphans."""
 
     def __init__(self, messages: list[Row], calls: list[Row], orphans: tuple[int, ...] = ()) -> None:
         self.messages, self.calls, self.orphans = messages, calls, orphans
 
-    def of(self, run: str) -> "Case":
+    def with_run(self, run: str) -> "Case":
         rows = [row | {"run": run} for row in self.messages]
         return Case(rows, [row | {"run": run} for row in self.calls], self.orphans)
 
 
-def asked(at: int, **known: object) -> Row:
-    """Return a call of the caller's leg alone."""
-    told: Row = {"caller_session": "s", "caller_protocol": "umq", "attempts": 1, "outcome": "unanswered"}
-    return call(requested_at=at, **({"request_size": 100 + at} | told | known))
+def caller_row(at: int, **values: object) -> Row:
+    """Return the row of a call with the caller's side only."""
+    row: Row = {"caller_session": "s", "caller_protocol": "umq", "attempts": 1, "outcome": "unanswered"}
+    return call_row(requested_at=at, **({"request_size": 100 + at} | row | values))
 
 
-def answered(at: int, until: int, **known: object) -> Row:
-    """Return the same with an answer."""
-    told: Row = {"outcome": "result", "answers": 1, "answer_size": 100 + until, "latency_ns": until - at}
-    return asked(at, answered_at=until, **(told | known))
+def answered_row(at: int, until: int, **values: object) -> Row:
+    """Return the row of a call with the caller's side only and a response."""
+    row: Row = {"outcome": "result", "answers": 1, "answer_size": 100 + until, "latency_ns": until - at}
+    return caller_row(at, answered_at=until, **(row | values))
 
 
-def order(row: Row) -> tuple[int, int]:
+def position(row: Row) -> tuple[int, int]:
     return row["seq"], row["part"]
 
 
-def date_of(at: int) -> str:
+def date_text(at: int) -> str:
     return (datetime(1970, 1, 1, tzinfo=UTC) + timedelta(microseconds=at // 1000)).date().isoformat()
 
 
 @dataclass
 class Group:
-    """The messages of one operation, or of one use of an identifier, by role."""
+    """Messages of one operation, or of one use of an identifier, by role."""
 
-    said: dict[str, list[Row]] = field(default_factory=lambda: defaultdict(list))
+    rows_by_role: dict[str, list[Row]] = field(default_factory=lambda: defaultdict(list))
 
     def first(self, role: str, name: str) -> Any:  # noqa: ANN401  of any column
-        return min(self.said[role], key=order)[name] if self.said.get(role) else None
+        return min(self.rows_by_role[role], key=position)[name] if self.rows_by_role.get(role) else None
 
     def count_behind(self, role: str, first: str) -> int:
-        """Count the messages that stand behind the first one of another role."""
-        if not self.said.get(first):
+        """Count the messages after the first one of another role."""
+        if not self.rows_by_role.get(first):
             return 0
-        begin = min(map(order, self.said[first]))
-        return sum(order(row) > begin for row in self.said.get(role, ()))
+        begin = min(map(position, self.rows_by_role[first]))
+        return sum(position(row) > begin for row in self.rows_by_role.get(role, ()))
 
-    def count(self, *which: str) -> int:
-        return sum(len(self.said.get(role, ())) for role in which)
-
-
-def known(spent: int | None) -> int | None:
-    """Return a duration, unless it is negative."""
-    return spent if spent is not None and spent >= 0 else None
+    def count(self, *roles: str) -> int:
+        return sum(len(self.rows_by_role.get(role, ())) for role in roles)
 
 
-def role_of(row: Row) -> str | None:
+def non_negative(duration: int | None) -> int | None:
+    """Return a duration, or None if it is negative."""
+    return duration if duration is not None and duration >= 0 else None
+
+
+def reference_role(row: Row) -> str | None:
     is_in = row["direction"] == "in"
     match row["kind"]:
         case kind if kind in OTHERS[row["protocol"]]:
@@ -130,12 +131,12 @@ def role_of(row: Row) -> str | None:
             return None
 
 
-ASKING = ("attempt", "forward", "other_in", "other_out")
+REQUESTS = ("attempt", "forward", "other_in", "other_out")
 FINAL = ("answer", "return")
 CALLEES = ("forward", "other_out", "return")
 
 
-def key_of(row: Row, role: str) -> tuple[Any, ...]:
+def matching_key(row: Row, role: str) -> tuple[Any, ...]:
     op = row["op"]
     if op is not None and not (op.startswith("p") and role in CALLEES):
         return row["run"], op
@@ -151,37 +152,39 @@ def key_of(row: Row, role: str) -> tuple[Any, ...]:
     return row["run"], None, "callee" if role in CALLEES else "caller", scope, row["id"]
 
 
-def groups_of(rows: list[Row]) -> dict[tuple[Any, ...], list[Group]]:
+def group_rows(rows: list[Row]) -> dict[tuple[Any, ...], list[Group]]:
     keyed: dict[tuple[Any, ...], list[tuple[str, Row]]] = defaultdict(list)
-    for row in sorted(rows, key=order):
-        role = role_of(row)
+    for row in sorted(rows, key=position):
+        role = reference_role(row)
         if role is None:
             continue
-        key = key_of(row, role)
-        if len(key) == 2 or row["id"] is not None or role in ASKING or role in FINAL:
+        key = matching_key(row, role)
+        if len(key) == 2 or row["id"] is not None or role in REQUESTS or role in FINAL:
             keyed[key].append((role, row))
-    return {key: _one(said) if len(key) == 2 else _uses(said) for key, said in keyed.items()}
+    return {
+        key: _single_group(messages) if len(key) == 2 else _groups_by_use(messages) for key, messages in keyed.items()
+    }
 
 
-def _one(said: list[tuple[str, Row]]) -> list[Group]:
+def _single_group(messages: list[tuple[str, Row]]) -> list[Group]:
     group = Group()
-    for role, row in said:
-        group.said[role].append(row)
+    for role, row in messages:
+        group.rows_by_role[role].append(row)
     return [group]
 
 
-def _uses(said: list[tuple[str, Row]]) -> list[Group]:
-    """Give each message its use: the n-th request and the n-th answer are one, but in NQ targets tell repeats."""
+def _groups_by_use(messages: list[tuple[str, Row]]) -> list[Group]:
+    """Group messages by use: the n-th request and the n-th response are one; in NQ, targets identify repeats."""
     targets: list[Any] = []
     backchannels: list[Any] = []
     opened = ended = 0
     placed: list[tuple[int, str, Row]] = []
-    for role, row in said:
+    for role, row in messages:
         is_nq = row["protocol"] == "nq"
-        if role in ASKING:
-            known = is_nq and row["target"] in targets
-            use = targets.index(row["target"]) if known else opened
-            if not known:
+        if role in REQUESTS:
+            is_repeat = is_nq and row["target"] in targets
+            use = targets.index(row["target"]) if is_repeat else opened
+            if not is_repeat:
                 opened += 1
                 targets.append(row["target"])
         elif role == "cancel":
@@ -196,14 +199,14 @@ def _uses(said: list[tuple[str, Row]]) -> list[Group]:
         placed.append((use, role, row))
     groups = [Group() for _ in range(max(opened, 1))]
     for use, role, row in placed:
-        groups[max(0, min(use, len(groups) - 1))].said[role].append(row)
+        groups[max(0, min(use, len(groups) - 1))].rows_by_role[role].append(row)
     return groups
 
 
-def calls_of(rows: list[Row]) -> list[Row]:
+def reference_calls(rows: list[Row]) -> list[Row]:
     return [
         _call(key, group)
-        for key, groups in groups_of(rows).items()
+        for key, groups in group_rows(rows).items()
         for group in groups
         if group.count("attempt") or (group.count("forward") and not group.count("other_in"))
     ]
@@ -216,13 +219,13 @@ def _call(key: tuple[Any, ...], group: Group) -> Row:
     latency = answered - requested if None not in (answered, requested) else None
     callee = returned - forwarded if returned is not None else None
     durations = [latency, callee]
-    latency, callee = map(known, durations)
+    latency, callee = map(non_negative, durations)
     durations.append(None if latency is None or callee is None else latency - callee)
-    told = "return" if len(key) > 2 and key[2] == "callee" else "answer"
+    role = "return" if len(key) > 2 and key[2] == "callee" else "answer"
     cancelled = first("cancel", "at")
-    ended = "cancelled" if cancelled is not None and told == "answer" else "unanswered"
+    ended = "cancelled" if cancelled is not None and role == "answer" else "unanswered"
     return {
-        "date": date_of(requested if requested is not None else forwarded),
+        "date": date_text(requested if requested is not None else forwarded),
         "run": key[0],
         "op": key[1],
         "method": first("attempt", "method") or first("forward", "method"),
@@ -238,9 +241,9 @@ def _call(key: tuple[Any, ...], group: Group) -> Row:
         "returned_at": returned,
         "answered_at": answered,
         "cancelled_at": cancelled,
-        "outcome": first(told, "status") or ended,
-        "reason": first(told, "reason"),
-        "code": first(told, "code"),
+        "outcome": first(role, "status") or ended,
+        "reason": first(role, "reason"),
+        "code": first(role, "code"),
         "attempts": group.count("attempt"),
         "answers": group.count("answer"),
         "forwards": group.count("forward"),
@@ -252,16 +255,16 @@ def _call(key: tuple[Any, ...], group: Group) -> Row:
         "answer_size": first("answer", "size"),
         "latency_ns": latency,
         "callee_ns": callee,
-        "hub_ns": known(durations[2]),
+        "hub_ns": non_negative(durations[2]),
         "negative_durations": sum(spent is not None and spent < 0 for spent in durations),
     }
 
 
-def orphans_of(rows: list[Row]) -> list[Row]:
-    found = []
-    for groups in groups_of(rows).values():
-        for role, asking in (("answer", ("attempt", "other_in")), ("return", ("forward", "other_out"))):
-            if not any(group.count(*asking) for group in groups):
-                found += [row for group in groups for row in group.said.get(role, ())]
+def reference_orphans(rows: list[Row]) -> list[Row]:
+    orphans = []
+    for groups in group_rows(rows).values():
+        for role, requests in (("answer", ("attempt", "other_in")), ("return", ("forward", "other_out"))):
+            if not any(group.count(*requests) for group in groups):
+                orphans += [row for group in groups for row in group.rows_by_role.get(role, ())]
     names = [name for name in spark_schemas.ORPHANS.fieldNames() if name != "date"]
-    return [{"date": date_of(row["at"])} | {name: row[name] for name in names} for row in found]
+    return [{"date": date_text(row["at"])} | {name: row[name] for name in names} for row in orphans]

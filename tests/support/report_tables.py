@@ -1,4 +1,4 @@
-"""Tables as the pipeline leaves them, and a page that is read back."""
+"""Tables in the form that the pipeline writes, and a parser of the report."""
 
 import json
 import re
@@ -47,19 +47,19 @@ GOLD = {
     " open_calls_max:l busy_refusals:l",
     "calls": "op method requested_at:l latency_ns:l outcome",
 }
-"""The columns of each table, after `date`."""
+"""Columns of each table, after `date`."""
 
 
 def schema(name: str) -> pa.Schema:
-    fields = (each.partition(":") for each in GOLD[name].split())
+    fields = (column.partition(":") for column in GOLD[name].split())
     return pa.schema([("date", pa.string()), *((column, _KINDS[kind]) for column, _, kind in fields)])
 
 
 def write(tables: Path, name: str, rows: Sequence[Row], *, is_partitioned: bool = False) -> None:
-    """Write a table; what a row does not say is null."""
+    """Write a table; values that a row lacks are null."""
     full = [{"date": DAY, **row} for row in rows]
-    strange = {key for row in full for key in row} - set(schema(name).names)
-    assert not strange, strange
+    unknown = {key for row in full for key in row} - set(schema(name).names)
+    assert not unknown, unknown
     table = pa.Table.from_pylist(full, schema=schema(name))
     (tables / name).mkdir(parents=True, exist_ok=True)
     if not is_partitioned:
@@ -72,7 +72,7 @@ def write(tables: Path, name: str, rows: Sequence[Row], *, is_partitioned: bool 
         pq.write_table(own.drop_columns("date"), folder / "part-0.parquet")
 
 
-def write_run(tables: Path, **facts: object) -> None:
+def write_run_state(tables: Path, **facts: object) -> None:
     tables.mkdir(parents=True, exist_ok=True)
     (tables / "_run.json").write_text(json.dumps({"version": 1, "late": 0, "quarantined": 0, "rows": {}} | facts))
 
@@ -98,9 +98,9 @@ def frames(number: int = 0, protocol: str | None = "umq", number_of: int = 600, 
     }
 
 
-def named(name: str, *, scale: int = 1) -> dict[str, list[Row]]:
-    """Return one row for every table; each string that a peer can choose is the name."""
-    who = {"session": name, "peer": name, "protocol": name}
+def rows_named(name: str, *, scale: int = 1) -> dict[str, list[Row]]:
+    """Return one row for every table, with the name in each string that a peer can choose."""
+    session = {"session": name, "peer": name, "protocol": name}
     caller = {"caller_session": name, "caller_peer": name, "caller_protocol": name}
     calls = {"calls": 40 * scale, "errors": 8 * scale}
     times = {"p50_ns": 2 * MS, "p95_ns": 4 * MS, "p99_ns": 6 * MS}
@@ -114,13 +114,13 @@ def named(name: str, *, scale: int = 1) -> dict[str, list[Row]]:
         ],
         "retries": [{"method": name, "caller_protocol": name, "calls": 9, "retried": 3, "retransmissions": 4}],
         "starved": [{"run": name, "op": name, "method": name, **caller, "requested_at": AT, "waited_ns": 9 * 10**9}],
-        "orphans": [{"at": AT, **who, "direction": name, "target": name, "status": name}],
-        "slow_consumers": [{**who, "events": 100, "dropped": 7 * scale, "queued_p95_ns": 3 * 10**9}],
+        "orphans": [{"at": AT, **session, "direction": name, "target": name, "status": name}],
+        "slow_consumers": [{**session, "events": 100, "dropped": 7 * scale, "queued_p95_ns": 3 * 10**9}],
         "delivery_audit": [
             {"topic": name, "subscriber_session": name, "subscriber_peer": name, "lost": 5 * scale, "delivered": 95}
         ],
         "traffic": [frames(protocol=name, number_of=600 * scale)],
-        "top_talkers": [{"rank": 1, **who, "frames_in": 5 * scale, "frames_out": 6, "bytes_in": 7}],
+        "top_talkers": [{"rank": 1, **session, "frames_in": 5 * scale, "frames_out": 6, "bytes_in": 7}],
         "bridge_matrix": [{"caller_protocol": name, "callee_protocol": name, **calls, **times}],
         "service_graph": [
             {"caller": name, "caller_protocol": name, "method": name, "callee": name, "callee_protocol": name, **calls}
@@ -137,28 +137,28 @@ def named(name: str, *, scale: int = 1) -> dict[str, list[Row]]:
 
 
 def write_all(tables: Path, rows: Mapping[str, Sequence[Row]], *, is_partitioned: bool = False) -> Path:
-    write_run(tables)
+    write_run_state(tables)
     for name, own in rows.items():
         write(tables, name, own, is_partitioned=is_partitioned)
     return tables
 
 
-class Read:
-    """A page, read back as XML: what is not well-formed does not get this far."""
+class ParsedPage:
+    """The report parsed as XML; parsing fails if it is not well-formed."""
 
     def __init__(self, html: str) -> None:
         self.html = html
         body = re.sub(r"<script>.*</script>", "", html, flags=re.DOTALL)
         self.root = ET.fromstring(body.removeprefix("<!DOCTYPE html>"))  # noqa: S314  our own page
 
-    def part(self, identity: str) -> ET.Element:
-        found = self.root.find(f".//*[@id='{identity}']")
-        assert found is not None, identity
-        return found
+    def element(self, identity: str) -> ET.Element:
+        element = self.root.find(f".//*[@id='{identity}']")
+        assert element is not None, identity
+        return element
 
-    def said(self, identity: str) -> str:
-        """Return all text of a part, each blank a plain one."""
-        return " ".join(" ".join(self.part(identity).itertext()).split())
+    def text_of(self, identity: str) -> str:
+        """Return the text of an element with single spaces."""
+        return " ".join(" ".join(self.element(identity).itertext()).split())
 
     @property
     def text(self) -> str:
@@ -167,18 +167,16 @@ class Read:
     @property
     def tiles(self) -> dict[str, str]:
         tiles = self.root.findall(".//dl[@class='tiles']/div")
-        return {
-            said[0]: " ".join(said[1:])
-            for said in ([" ".join(" ".join(each.itertext()).split()) for each in tile] for tile in tiles)
-        }
+        texts = ([" ".join(" ".join(field.itertext()).split()) for field in tile] for tile in tiles)
+        return {title: " ".join(values) for title, *values in texts}
 
     def rows(self, identity: str) -> list[list[str]]:
-        """Return the rows of the first table in a part."""
-        part = self.part(identity)
-        table = part if part.tag == "table" else part.find(".//table")
+        """Return the rows of the first table in an element."""
+        element = self.element(identity)
+        table = element if element.tag == "table" else element.find(".//table")
         assert table is not None, identity
         return [[" ".join("".join(cell.itertext()).split()) for cell in row] for row in table.findall("./tbody/tr")]
 
 
-def read(tables: Path) -> Read:
-    return Read(render_directory(tables))
+def parse_report(tables: Path) -> ParsedPage:
+    return ParsedPage(render_directory(tables))

@@ -1,4 +1,4 @@
-"""Tables as a run of the pipeline leaves them, made by hand: a few rows, by which a summary can be told."""
+"""Tables in the form that the pipeline writes, with a few rows whose summary is known."""
 
 import json
 from pathlib import Path
@@ -62,7 +62,7 @@ TYPES = {
 
 
 def written(out: Path, *, finished_at: str = "2026-05-02T10:00:00.125Z", **changes: object) -> Path:
-    """Write all of it, with another day before this one; `changes` are for the run's own record."""
+    """Write all tables, with a second, earlier day; `changes` are for the run's state."""
     for name, rows in TABLES.items():
         put(out / name / f"{DAY}-000.parquet", rows)
         put(out / name / f"{BEFORE}-000.parquet", [{**row, **_other(row)} for row in rows])
@@ -79,13 +79,13 @@ def written(out: Path, *, finished_at: str = "2026-05-02T10:00:00.125Z", **chang
 
 
 def _other(row: dict[str, Any]) -> dict[str, Any]:
-    """What was the day before must not be found in a summary of the last one."""
+    """Return the values of the earlier day, which must not appear in a summary of the last one."""
     key = "method" if "method" in row else "caller_protocol" if "caller_protocol" in row else "session"
     return {key: "yesterday"}
 
 
 def put(path: Path, rows: list[dict[str, Any]]) -> None:
-    """Write one file."""
+    """Write one Parquet file."""
     path.parent.mkdir(parents=True, exist_ok=True)
     columns = {name: pa.array([row[name] for row in rows], TYPES.get(name, pa.string())) for name in rows[0]}
     pq.write_table(pa.table(columns), path)

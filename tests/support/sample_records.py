@@ -1,4 +1,4 @@
-"""Records to be decoded: made from frames as the protocols' own vectors have them, and from damaged ones."""
+"""Records for tests of decoding: frames of the protocols' test vectors, and finds of the fuzzer."""
 
 from collections.abc import Iterable, Iterator
 from functools import cache
@@ -16,7 +16,7 @@ from tests.support import paths, vectors
 
 FINDS = paths.ROOT / "fuzz" / "finds"
 BINARY = ("lrpm-cbor", "mqtt-rpc")
-ROOT: dict[str, Any] = {
+RECORD: dict[str, Any] = {
     "seq": 0,
     "at": 1_000,
     "node": "n",
@@ -39,28 +39,29 @@ ROOT: dict[str, Any] = {
 def row(protocol: str, payload: bytes | None, direction: str = "in", **more: Any) -> dict[str, Any]:  # noqa: ANN401
     kind = "binary" if protocol in BINARY else "text"
     size = None if payload is None else len(payload)
-    return {**ROOT, "protocol": protocol, "payload": payload, "direction": direction, "kind": kind, "size": size} | more
+    values = {"protocol": protocol, "payload": payload, "direction": direction, "kind": kind, "size": size}
+    return RECORD | values | more
 
 
 def batch(rows: Iterable[dict[str, Any]]) -> pa.RecordBatch:
-    numbered = [{**each, "seq": number} for number, each in enumerate(rows)]
+    numbered = [{**record, "seq": number} for number, record in enumerate(rows)]
     return pa.RecordBatch.from_pylist(numbered, schema.SCHEMA)
 
 
 @cache
 def packets(protocol: str) -> list[Packet]:
-    """Every packet that the protocol's vectors let come in, good or bad, but for those that lie on disk."""
-    found: list[Packet] = []
+    """Return every packet that the protocol's vectors receive, valid or not, except those stored as files."""
+    received: list[Packet] = []
     for vector in vectors.load(registry.load(protocol)):
         entry = vector.entry
         steps = [step["recv"] for step in entry["steps"] if "recv" in step] if vector.is_dialogue else [entry["packet"]]
-        found += [vectors.packet(step) for step in steps]
-    return [each for each in found if each.blob is None]
+        received += [vectors.packet(step) for step in steps]
+    return [packet for packet in received if packet.blob is None]
 
 
 @cache
-def from_vectors() -> list[dict[str, Any]]:
-    """Each of them in both directions, as part of a call, of a publication, and of nothing."""
+def vector_rows() -> list[dict[str, Any]]:
+    """Return each of these packets in both directions, as part of a call, a publication, and neither."""
     return [
         row(
             protocol,
@@ -77,23 +78,24 @@ def from_vectors() -> list[dict[str, Any]]:
     ]
 
 
-def from_finds() -> Iterator[dict[str, Any]]:
-    """What a fuzzer once found, whatever protocol it was found in."""
+def fuzzer_find_rows() -> Iterator[dict[str, Any]]:
+    """Yield the finds of the fuzzer as frames of every protocol."""
     for path in sorted(FINDS.glob("*.bin")):
         for payload in (path.read_bytes(), path.read_bytes()[1:]):
             for protocol in registry.PROTOCOLS:
                 yield row(protocol, payload, channel="/a")
 
 
-def assert_alike(rows: Iterable[dict[str, Any]]) -> DecodedTables:
-    """Check that both ways tell the same, however few frames there are; return it."""
+def assert_paths_agree(rows: Iterable[dict[str, Any]]) -> DecodedTables:
+    """Check that the fast path and the general path give the same tables; return them."""
     records = batch(rows)
-    plainly, quickly = decode_general(records), decode_batch(records, min_frames=1)
+    general, fast = decode_general(records), decode_batch(records, min_frames=1)
     for name in DecodedTables._fields:
-        expected, found = getattr(plainly, name), getattr(quickly, name)
-        found.validate(full=True)
-        assert found.schema == expected.schema
-        for one, other in zip(expected.to_pylist(), found.to_pylist(), strict=False):
-            assert one == other, f"{name}: {records['payload'][one['seq']]} {records['protocol'][one['seq']]}"
-        assert len(found) == len(expected), name
-    return quickly
+        expected, decoded = getattr(general, name), getattr(fast, name)
+        decoded.validate(full=True)
+        assert decoded.schema == expected.schema
+        for general_row, fast_row in zip(expected.to_pylist(), decoded.to_pylist(), strict=False):
+            seq = general_row["seq"]
+            assert general_row == fast_row, f"{name}: {records['payload'][seq]} {records['protocol'][seq]}"
+        assert len(decoded) == len(expected), name
+    return fast

@@ -16,7 +16,7 @@ from tests.support.command_output import Said
 
 @pytest.fixture
 def tables(tmp_path: Path) -> Path:
-    return report_tables.write_all(tmp_path / "tables", report_tables.named("math.add"))
+    return report_tables.write_all(tmp_path / "tables", report_tables.rows_named("math.add"))
 
 
 def test_the_page_is_written_and_told(tables: Path, tmp_path: Path, said: Said) -> None:
@@ -26,7 +26,7 @@ def test_the_page_is_written_and_told(tables: Path, tmp_path: Path, said: Said) 
         == f"{target}: {target.stat().st_size / 1000:.0f} kB\n"
     )
     assert said.err == ""
-    assert "math.add" in report_tables.Read(target.read_text(encoding="utf-8")).said("methods")
+    assert "math.add" in report_tables.ParsedPage(target.read_text(encoding="utf-8")).text_of("methods")
     assert [each.name for each in tmp_path.iterdir() if each.name.startswith(".")] == []
 
 

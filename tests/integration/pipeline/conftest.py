@@ -22,7 +22,7 @@ CONF = {
     # cluster among them, do compile, and make the same tables.
     "spark.sql.codegen.wholeStage": "false",
     "spark.sql.codegen.factoryMode": "NO_CODEGEN",
-    **captures.TERSE,
+    **captures.TERSE_PLANS,
 }
 _LOG = "jvm.log"
 _CRASH = "crash.log"
@@ -82,28 +82,28 @@ def spark(
 
 
 @pytest.fixture(scope="session")
-def over_midnight(spark: "SparkSession", tmp_path_factory: pytest.TempPathFactory) -> captures.Whole:
+def over_midnight(spark: "SparkSession", tmp_path_factory: pytest.TempPathFactory) -> captures.JournalTables:
     """The capture of three days, and what one batch makes of it: others have to come to the same tables."""
     from fiveways.pipeline import batch_run  # noqa: PLC0415  without pyspark it cannot be imported
 
     folder = tmp_path_factory.mktemp("over midnight")
-    paths = captures.split(folder / "journal", captures.over_midnight(), 4)
+    paths = captures.write_segments(folder / "journal", captures.over_midnight(), 4)
     batch_run.run(batch_run.RunOptions(str(folder / "journal"), folder / "tables"), spark=spark)
-    return captures.Whole(folder / "journal", paths, captures.tables(folder / "tables"))
+    return captures.JournalTables(folder / "journal", paths, captures.read_tables(folder / "tables"))
 
 
 @pytest.fixture(scope="session")
-def plain(spark: "SparkSession", tmp_path_factory: pytest.TempPathFactory) -> captures.Plain:
+def plain(spark: "SparkSession", tmp_path_factory: pytest.TempPathFactory) -> captures.SimpleRun:
     """Thirty calls with a result and one without, and a frame that cannot be read; nobody changes these tables."""
     from fiveways.pipeline import batch_run  # noqa: PLC0415
 
     folder = tmp_path_factory.mktemp("plain")
-    tape = captures.Tape()
-    tape.open()
-    tape.calls(range(1, 31))
-    tape.ask(31)
-    tape.put("caller", "in", payload=b"\x00 what")
-    captures.split(folder / "journal", tape.records, 3)
+    builder = captures.RecordBuilder()
+    builder.add_open_sessions()
+    builder.add_calls(range(1, 31))
+    builder.add_request(31)
+    builder.add("caller", "in", payload=b"\x00 what")
+    captures.write_segments(folder / "journal", builder.records, 3)
     out = folder / "tables [of mine], 1"  # Spark reads some of these characters as a pattern
     report = batch_run.run(batch_run.RunOptions(str(folder / "journal"), out), spark=spark)
-    return captures.Plain(folder / "journal", len(tape.records), out, report)
+    return captures.SimpleRun(folder / "journal", len(builder.records), out, report)

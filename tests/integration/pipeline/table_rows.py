@@ -175,7 +175,7 @@ def empty(spark: SparkSession, name: str) -> DataFrame:
     return table.function(*(empty(spark, each) for each in table.inputs))
 
 
-def told(table: DataFrame, columns: str) -> list[tuple[object, ...]]:
+def sorted_rows(table: DataFrame, columns: str) -> list[tuple[object, ...]]:
     """Return these columns of all rows, in order; times of day as `12:00`."""
     kinds = dict(table.dtypes)
     shown = [

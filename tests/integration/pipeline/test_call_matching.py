@@ -14,8 +14,8 @@ from fiveways.pipeline import finalization, spark_schemas
 from fiveways.pipeline.pairing import PARTIAL_CALLS, pair_messages
 from fiveways.pipeline.segment_decoder import SCHEMAS, ParquetPartWriter, unique_buckets
 from tests.support.matching_cases import CASES
-from tests.support.random_captures import CUTS, alike, at_random, cut
-from tests.support.reference_matching import DAY, Row, calls_of, message, orphans_of, table
+from tests.support.random_captures import SPLITS, random_rows, row_counts, split_rows
+from tests.support.reference_matching import DAY, Row, message, reference_calls, reference_orphans, table
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -34,7 +34,7 @@ def rows_of(frame: "DataFrame") -> dict[str, list[Row]]:
     return rows
 
 
-class Matched:
+class MatchedCaptures:
     """The calls and orphans of many captures, each a run of its own, made at once."""
 
     def __init__(self, spark: "SparkSession", segments: Iterable[pa.Table], folder: Path) -> None:
@@ -47,8 +47,8 @@ class Matched:
         self.orphans = rows_of(orphans(frame))
 
 
-class Settled:
-    """The same, each capture's n-th segment in the n-th part: what one part alone knows is settled there."""
+class FinalizedCaptures:
+    """The same, each capture's n-th segment in the n-th part: what one part alone knows is finalized there."""
 
     def __init__(self, spark: "SparkSession", captures: Iterable[list[pa.Table]], folder: Path) -> None:
         from fiveways.pipeline.silver.calls import calls  # noqa: PLC0415
@@ -85,7 +85,7 @@ def _written(segments: Iterable[pa.Table | None], number: int, folder: Path) -> 
 def captures() -> dict[str, list[Row]]:
     """Captures made at random, by their runs."""
     chance = Random(6)
-    return {str(number): at_random(str(number), chance) for number in range(CAPTURES)}
+    return {str(number): random_rows(str(number), chance) for number in range(CAPTURES)}
 
 
 @pytest.fixture(scope="module")
@@ -100,9 +100,11 @@ def paired(rows: list[Row]) -> pa.Table:
 
 
 @pytest.fixture(scope="module")
-def matched(spark: "SparkSession", segments: list[list[pa.Table]], tmp_path_factory: pytest.TempPathFactory) -> Matched:
+def matched(
+    spark: "SparkSession", segments: list[list[pa.Table]], tmp_path_factory: pytest.TempPathFactory
+) -> MatchedCaptures:
     """Return calls and orphans of all captures."""
-    return Matched(spark, chain.from_iterable(segments), tmp_path_factory.mktemp("pieces"))
+    return MatchedCaptures(spark, chain.from_iterable(segments), tmp_path_factory.mktemp("pieces"))
 
 
 def cut_up(captures: dict[str, list[Row]]) -> list[list[list[Row]]]:
@@ -110,9 +112,9 @@ def cut_up(captures: dict[str, list[Row]]) -> list[list[list[Row]]]:
     chance = Random(5)
     told = {name: case.messages for name, case in CASES.items()} | captures
     return [
-        cut([row | {"run": f"{name}, {how}"} for row in rows], how, chance)
+        split_rows([row | {"run": f"{name}, {split}"} for row in rows], split, chance)
         for name, rows in told.items()
-        for how in (CUTS if name in CASES else CUTS[:2])
+        for split in (SPLITS if name in CASES else SPLITS[:2])
     ]
 
 
@@ -120,17 +122,17 @@ def by_time(row: Row) -> tuple[int, int]:
     return row["requested_at"] or 0, row["forwarded_at"] or 0
 
 
-@pytest.mark.parametrize("how", CUTS)
+@pytest.mark.parametrize("split", SPLITS)
 @pytest.mark.parametrize("name", CASES)
-def test_calls_match_expected_rows(matched: Matched, name: str, how: str) -> None:
-    run = f"{name}, {how}"
+def test_calls_match_expected_rows(matched: MatchedCaptures, name: str, split: str) -> None:
+    run = f"{name}, {split}"
     assert sorted(matched.calls.get(run, []), key=by_time) == sorted(CASES[name].of(run).calls, key=by_time)
 
 
-@pytest.mark.parametrize("how", CUTS)
+@pytest.mark.parametrize("split", SPLITS)
 @pytest.mark.parametrize("name", CASES)
-def test_orphans_match_expected_rows(matched: Matched, name: str, how: str) -> None:
-    run = f"{name}, {how}"
+def test_orphans_match_expected_rows(matched: MatchedCaptures, name: str, split: str) -> None:
+    run = f"{name}, {split}"
     case = CASES[name].of(run)
     wanted = [row for row in case.messages if row["seq"] in case.orphans]
     names = [name for name in spark_schemas.ORPHANS.fieldNames() if name != "date"]
@@ -138,29 +140,33 @@ def test_orphans_match_expected_rows(matched: Matched, name: str, how: str) -> N
     assert found == [{"date": DAY} | {name: row[name] for name in names} for row in wanted]
 
 
-@pytest.mark.parametrize("how", CUTS[:2])
-def test_calls_equal_reference_matching(matched: Matched, captures: dict[str, list[Row]], how: str) -> None:
+@pytest.mark.parametrize("split", SPLITS[:2])
+def test_calls_equal_reference_matching(matched: MatchedCaptures, captures: dict[str, list[Row]], split: str) -> None:
     for name, rows in captures.items():
-        run = f"{name}, {how}"
-        assert alike(matched.calls.get(run, [])) == alike(row | {"run": run} for row in calls_of(rows)), rows
+        run = f"{name}, {split}"
+        assert row_counts(matched.calls.get(run, [])) == row_counts(
+            row | {"run": run} for row in reference_calls(rows)
+        ), rows
 
 
-@pytest.mark.parametrize("how", CUTS[:2])
-def test_orphans_equal_reference_matching(matched: Matched, captures: dict[str, list[Row]], how: str) -> None:
+@pytest.mark.parametrize("split", SPLITS[:2])
+def test_orphans_equal_reference_matching(matched: MatchedCaptures, captures: dict[str, list[Row]], split: str) -> None:
     for name, rows in captures.items():
-        run = f"{name}, {how}"
-        assert alike(matched.orphans.get(run, [])) == alike(row | {"run": run} for row in orphans_of(rows)), rows
+        run = f"{name}, {split}"
+        assert row_counts(matched.orphans.get(run, [])) == row_counts(
+            row | {"run": run} for row in reference_orphans(rows)
+        ), rows
 
 
 @pytest.mark.parametrize("name", CASES)
 def test_reference_matching_gives_expected_rows(name: str) -> None:
     case = CASES[name]
-    assert alike(calls_of(case.messages)) == alike(case.calls)
-    assert sorted(row["seq"] for row in orphans_of(case.messages)) == list(case.orphans)
+    assert row_counts(reference_calls(case.messages)) == row_counts(case.calls)
+    assert sorted(row["seq"] for row in reference_orphans(case.messages)) == list(case.orphans)
 
 
 def test_random_captures_contain_all_situations(captures: dict[str, list[Row]]) -> None:
-    made = [row for rows in captures.values() for row in calls_of(rows)]
+    made = [row for rows in captures.values() for row in reference_calls(rows)]
     assert sum(row["attempts"] > 1 for row in made) > 30
     assert sum(row["useless"] > 0 for row in made) > 30
     by_identifier = [row for row in made if row["op"] is None]
@@ -168,21 +174,23 @@ def test_random_captures_contain_all_situations(captures: dict[str, list[Row]]) 
     assert sum(row["returns"] > 0 for row in by_identifier) > 50
     assert sum(row["parts"] > 0 for row in by_identifier) > 5
     assert sum(row["cancelled_at"] is not None for row in by_identifier) > 5
-    assert sum(len(orphans_of(rows)) for rows in captures.values()) > 100
+    assert sum(len(reference_orphans(rows)) for rows in captures.values()) > 100
 
 
 def test_finalized_rows_equal_merged_rows(
-    spark: "SparkSession", matched: Matched, segments: list[list[pa.Table]], tmp_path: Path
+    spark: "SparkSession", matched: MatchedCaptures, segments: list[list[pa.Table]], tmp_path: Path
 ) -> None:
-    settled = Settled(spark, segments, tmp_path)
-    assert 0.1 < settled.shared / settled.pieces < 0.95
-    for run in matched.calls | settled.calls:
-        assert alike(settled.calls.get(run, [])) == alike(matched.calls.get(run, [])), run
-    for run in matched.orphans | settled.orphans:
-        assert alike(settled.orphans.get(run, [])) == alike(matched.orphans.get(run, [])), run
+    finalized = FinalizedCaptures(spark, segments, tmp_path)
+    assert 0.1 < finalized.shared / finalized.pieces < 0.95
+    for run in matched.calls | finalized.calls:
+        assert row_counts(finalized.calls.get(run, [])) == row_counts(matched.calls.get(run, [])), run
+    for run in matched.orphans | finalized.orphans:
+        assert row_counts(finalized.orphans.get(run, [])) == row_counts(matched.orphans.get(run, [])), run
 
 
-def test_equal_hashes_do_not_merge_different_keys(spark: "SparkSession", tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_equal_hashes_do_not_merge_different_keys(
+    spark: "SparkSession", tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Were all hashes equal, the tables would be the same."""
     from pyspark.sql import functions as F  # noqa: N812, PLC0415
 
@@ -191,12 +199,12 @@ def test_equal_hashes_do_not_merge_different_keys(spark: "SparkSession", tmp_pat
     for module in (call_merging, orphans):
         monkeypatch.setattr(module, "key_hash", lambda: F.lit(1).cast("long"))
     chance = Random(7)
-    captures = {str(number): at_random(str(number), chance) for number in range(20)}
-    segments = [part for rows in captures.values() for part in cut(rows, CUTS[1], chance)]
-    matched = Matched(spark, [paired(rows) for rows in segments], tmp_path)
+    captures = {str(number): random_rows(str(number), chance) for number in range(20)}
+    segments = [part for rows in captures.values() for part in split_rows(rows, SPLITS[1], chance)]
+    matched = MatchedCaptures(spark, [paired(rows) for rows in segments], tmp_path)
     for run, rows in captures.items():
-        assert alike(matched.calls.get(run, [])) == alike(calls_of(rows))
-        assert alike(matched.orphans.get(run, [])) == alike(orphans_of(rows))
+        assert row_counts(matched.calls.get(run, [])) == row_counts(reference_calls(rows))
+        assert row_counts(matched.orphans.get(run, [])) == row_counts(reference_orphans(rows))
 
 
 def test_partial_calls_of_one_segment_are_not_shuffled(spark: "SparkSession", tmp_path: Path) -> None:

@@ -35,8 +35,8 @@ def mine(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture
-def out(plain: captures.Plain) -> Path:
-    return plain.out
+def out(simple_run: captures.SimpleRun) -> Path:
+    return simple_run.out
 
 
 @pytest.mark.parametrize("verb", VERBS)

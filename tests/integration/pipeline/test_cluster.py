@@ -18,7 +18,7 @@ from tests.support import captures
 from tests.support.terminals import Terminal
 
 pytestmark = pytest.mark.usefixtures("java")
-PATIENCE = 600.0
+TIMEOUT = 600.0
 ESCAPES = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
 SITE = Path(pyspark.__file__).parents[1]
 SPARK_CLASS = Path(pyspark.__file__).parent / "bin" / "spark-class"
@@ -33,7 +33,7 @@ def stranger(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path.chmod(0o755)
     for name, code in (("pyarrow", 0), ("fiveways", 1)):
         command = [str(path), "-c", f"import {name}"]
-        done = subprocess.run(command, env=_environment(), capture_output=True, check=False, timeout=PATIENCE)  # noqa: S603
+        done = subprocess.run(command, env=_environment(), capture_output=True, check=False, timeout=TIMEOUT)  # noqa: S603
         assert done.returncode == code, name
     return path
 
@@ -58,7 +58,7 @@ def command(master: str, journal: Path, out: Path, python: Path) -> list[str]:
     }
     settings = [part for key, value in conf.items() for part in ("--conf", f"{key}={value}")]
     where = ["--journal", str(journal), "--out", str(out), "--master", master]
-    return ["pipeline", "run", *where, *settings, *captures.quick(executors=True)]
+    return ["pipeline", "run", *where, *settings, *captures.quick_java_options(executors=True)]
 
 
 def program() -> list[str]:
@@ -68,10 +68,10 @@ def program() -> list[str]:
 
 
 def test_cluster_gives_the_same_tables_and_terminal_shows_progress_bar(
-    over_midnight: captures.Whole, stranger: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    over_midnight: captures.JournalTables, stranger: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A master with two workers; the terminal shows a progress bar and no output of Java."""
-    monkeypatch.setattr("tests.support.terminals.PATIENCE", PATIENCE)  # Spark takes its time
+    monkeypatch.setattr("tests.support.terminals.PATIENCE", TIMEOUT)  # Spark takes its time
     out, said, port = tmp_path / "out", tmp_path / "said", _free_port()
     url = f"spark://127.0.0.1:{port}"
     with ExitStack() as running:
@@ -89,8 +89,8 @@ def test_cluster_gives_the_same_tables_and_terminal_shows_progress_bar(
         used = [each for number in range(2) for each in (tmp_path / f"w{number}").glob("app-*/*/stdout")]
     assert len(used) == 2
     made = over_midnight.tables
-    assert captures.tables(out) == made
-    assert captures.litter(out) == []
+    assert captures.read_tables(out) == made
+    assert captures.leftover_files(out) == []
     records, messages, calls = len(captures.over_midnight()), len(made["messages"]), len(made["calls"])
     assert re.fullmatch(
         rf"4 segments, {records} records in \d+\.\d s; "
@@ -109,7 +109,7 @@ def daemon(log: Path, sign: str, *command: str) -> Iterator[None]:
     with log.open("wb") as out:
         process = subprocess.Popen([str(SPARK_CLASS), *command], env=_environment(), stdout=out, stderr=out)  # noqa: S603
     try:
-        deadline = time.monotonic() + PATIENCE
+        deadline = time.monotonic() + TIMEOUT
         while not any(each in log.read_text() for each in sign.split("|")):
             assert process.poll() is None, log.read_text()
             assert time.monotonic() < deadline, log.read_text()
@@ -158,5 +158,5 @@ def test_package_can_be_imported_from_its_zip(tmp_path: Path) -> None:
         "import fiveways.pipeline.segment_decoder as decoder; print(decoder.__file__)"
     )
     command = [sys.executable, "-c", code]
-    done = subprocess.run(command, env=_environment(), capture_output=True, text=True, check=True, timeout=PATIENCE)  # noqa: S603
+    done = subprocess.run(command, env=_environment(), capture_output=True, text=True, check=True, timeout=TIMEOUT)  # noqa: S603
     assert done.stdout.startswith(str(parcel))

@@ -51,7 +51,7 @@ def in_this_spark(
 @pytest.mark.parametrize("page", PAGES, ids=attrgetter("name"))
 def test_commands_of_the_page_give_the_documented_output(
     page: markdown.Page,
-    plain: captures.Plain,
+    simple_run: captures.SimpleRun,
     in_this_spark: following.Spark,
     tmp_path: Path,
     request: pytest.FixtureRequest,
@@ -62,9 +62,9 @@ def test_commands_of_the_page_give_the_documented_output(
         ports |= request.getfixturevalue("shared")
     with desk.desk(tmp_path, ports) as mine:
         if page.name in FINDS_A_JOURNAL:
-            shutil.copytree(plain.journal, tmp_path / "journal")
+            shutil.copytree(simple_run.journal, tmp_path / "journal")
             # What is in all tables is the tutorial's to show, and every other test's of this folder.
-            request.getfixturevalue("few")
+            request.getfixturevalue("few_tables")
         if page.name in FINDS_TABLES:
-            (tmp_path / "tables").symlink_to(plain.out)
+            (tmp_path / "tables").symlink_to(simple_run.out)
         following.Reader(page, mine, in_this_spark).follow()

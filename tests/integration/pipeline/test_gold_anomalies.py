@@ -17,7 +17,7 @@ from tests.integration.pipeline.table_rows import (
     messages,
     orphans,
     quarantine,
-    told,
+    sorted_rows,
 )
 
 WAITS: Row = {"caller_protocol": "nq", "accepted_at": NOON + 1, "outcome": "unanswered", "answers": 0}
@@ -39,7 +39,7 @@ def test_starved_lists_accepted_requests_without_response_or_cancellation(spark:
     )
     end = MIDNIGHT - 1
     who = ("math.add", "c1")
-    assert told(table, " ".join(table.columns)) == sorted(
+    assert sorted_rows(table, " ".join(table.columns)) == sorted(
         [
             (DAY, "run1", "1", *who, "conv", "nq", NOON, NOON + 1, end - NOON, 0),
             (NEXT, "run1", "5", *who, None, "nq", MIDNIGHT, MIDNIGHT, 0, 1),
@@ -77,7 +77,7 @@ def test_starved_excludes_requests_finished_by_the_next_hub(spark: SparkSession)
         ),
         activity(spark, {}, {"run": "run2", "minute_at": NOON + HOUR}),
     )
-    assert told(table, "run op waited_ns") == [("run1", "2", HOUR), ("run1", "4", HOUR), ("run1", "5", HOUR)]
+    assert sorted_rows(table, "run op waited_ns") == [("run1", "2", HOUR), ("run1", "4", HOUR), ("run1", "5", HOUR)]
 
 
 def test_security_audit_counts_denials_unreadable_frames_and_stray_responses(spark: SparkSession) -> None:
@@ -103,7 +103,7 @@ def test_security_audit_counts_denials_unreadable_frames_and_stray_responses(spa
         orphans(spark, {"status": "failed"}, {"direction": "out"}),
     )
     one = (1, NOON, NOON)
-    assert told(table, " ".join(table.columns)) == sorted(
+    assert sorted_rows(table, " ".join(table.columns)) == sorted(
         [
             (DAY, "12:00", "denied", "no token", None, "umq", "ws", 3, NOON, NOON + 5, "s9"),
             (DAY, "13:00", "denied", "no token", None, "umq", "ws", 1, NOON + HOUR, NOON + HOUR, "s1"),

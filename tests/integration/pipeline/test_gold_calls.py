@@ -10,7 +10,7 @@ from fiveways.pipeline.gold.retries import retries
 from fiveways.pipeline.gold.service_graph import service_graph
 from fiveways.pipeline.gold.slo import slo
 from fiveways.pipeline.percentiles import greatest, percentile, sorted_values
-from tests.integration.pipeline.table_rows import DAY, HOUR, MIDNIGHT, MINUTE, NEXT, NOON, calls, told
+from tests.integration.pipeline.table_rows import DAY, HOUR, MIDNIGHT, MINUTE, NEXT, NOON, calls, sorted_rows
 
 
 @pytest.mark.parametrize(
@@ -54,7 +54,7 @@ def test_slo_counts_calls_errors_and_percentiles_per_minute(spark: SparkSession)
             {"method": None, "outcome": "timeout"},
         )
     )
-    assert told(table, " ".join(table.columns)) == [
+    assert sorted_rows(table, " ".join(table.columns)) == [
         (DAY, "12:00", "hub.time", 1, 0, 0.0, 5, 5, 5, 5),
         (DAY, "12:00", "math.add", 5, 2, 0.4, 20, 30, 30, 30),
         (DAY, "12:00", None, 1, 1, 1.0, None, None, None, None),
@@ -71,7 +71,7 @@ def test_slo_separates_days_and_skips_rows_without_caller(spark: SparkSession) -
             {"requested_at": None, "outcome": "result", "callee_ns": 9},
         )
     )
-    assert told(table, "date minute calls p50_ns") == [(DAY, "23:59", 1, 3), (NEXT, "00:00", 1, 4)]
+    assert sorted_rows(table, "date minute calls p50_ns") == [(DAY, "23:59", 1, 3), (NEXT, "00:00", 1, 4)]
 
 
 def test_latency_breakdown_computes_each_percentile_separately(spark: SparkSession) -> None:
@@ -86,12 +86,14 @@ def test_latency_breakdown_computes_each_percentile_separately(spark: SparkSessi
             {"requested_at": None, "caller_protocol": None, "callee_ns": 5, "date": NEXT},
         )
     )
-    assert told(table, "date method caller_protocol callee_protocol calls latency_p50_ns latency_p95_ns hub_share") == [
+    assert sorted_rows(
+        table, "date method caller_protocol callee_protocol calls latency_p50_ns latency_p95_ns hub_share"
+    ) == [
         (DAY, "math.add", "umq", "nq", 4, 100, 100, 0.35),
         (DAY, "math.add", "umq", None, 1, 8, 8, None),
         (NEXT, "math.add", None, "nq", 1, None, None, None),
     ]
-    assert told(table, "date callee_p50_ns callee_p99_ns hub_p50_ns hub_p95_ns hub_p99_ns") == [
+    assert sorted_rows(table, "date callee_p50_ns callee_p99_ns hub_p50_ns hub_p95_ns hub_p99_ns") == [
         (DAY, 40, 90, 10, 60, 60),
         (DAY, None, None, None, None, None),
         (NEXT, 5, 5, None, None, None),
@@ -114,7 +116,7 @@ def test_errors_have_the_last_call_of_each_hour_as_sample(spark: SparkSession) -
             {"outcome": "failed", "requested_at": None},
         )
     )
-    assert told(table, " ".join(table.columns)) == [
+    assert sorted_rows(table, " ".join(table.columns)) == [
         (DAY, "12:00", "math.add", "not_executed", "overloaded", "14", "umq", "nq", 3, NOON + 1, NOON + 5, "9"),
         (DAY, "12:00", "math.add", "not_executed", "overloaded", "429", "mqtt-rpc", "nq", 1, NOON, NOON, "11"),
         (DAY, "13:00", "math.add", "not_executed", "overloaded", "14", "umq", "nq", 1, NOON + HOUR, NOON + HOUR, "10"),
@@ -133,7 +135,7 @@ def test_retries_count_repeats_after_the_first(spark: SparkSession) -> None:
             {"attempts": 0, "answers": 0, "forwards": 2, "caller_protocol": None, "requested_at": None},
         )
     )
-    assert told(table, " ".join(table.columns)) == [
+    assert sorted_rows(table, " ".join(table.columns)) == [
         (DAY, "math.add", "nq", 3, 2, 3, 1, 1, 3),
         (DAY, "math.add", None, 1, 0, 0, 0, 0, 1),
         (NEXT, "math.add", "nq", 1, 1, 1, 0, 0, 0),
@@ -152,7 +154,7 @@ def test_bridge_matrix_has_a_row_per_pair_of_protocols(spark: SparkSession) -> N
             {"requested_at": None, "caller_protocol": None},
         )
     )
-    assert told(table, " ".join(table.columns)) == [
+    assert sorted_rows(table, " ".join(table.columns)) == [
         (DAY, "umq", "nq", 3, 1, 20, 30, 30),
         (DAY, "umq", None, 1, 1, 1, 1, 1),
         (NEXT, "umq", "nq", 1, 0, 40, 40, 40),
@@ -171,7 +173,7 @@ def test_service_graph_names_peers_or_sessions_of_anonymous_ones(spark: SparkSes
             {"requested_at": None, "caller_session": None, "caller_protocol": None},
         )
     )
-    assert told(table, " ".join(table.columns)) == [
+    assert sorted_rows(table, " ".join(table.columns)) == [
         (DAY, "ann", "umq", "math.add", "worker", "nq", 2, 0, 10),
         (DAY, "c1", "umq", "hub.ping", None, None, 1, 0, 2),
         (DAY, "c1", "umq", "math.add", "w1", "nq", 1, 1, 5),

@@ -6,7 +6,18 @@ from fiveways.pipeline.gold.delivery_audit import delivery_audit
 from fiveways.pipeline.gold.retries import retries
 from fiveways.pipeline.gold.slow_consumers import slow_consumers
 from fiveways.pipeline.gold.unused import unused
-from tests.integration.pipeline.table_rows import DAY, MIDNIGHT, NEXT, NOON, Row, calls, deliveries, empty, names, told
+from tests.integration.pipeline.table_rows import (
+    DAY,
+    MIDNIGHT,
+    NEXT,
+    NOON,
+    Row,
+    calls,
+    deliveries,
+    empty,
+    names,
+    sorted_rows,
+)
 
 
 def test_slow_consumers_have_drops_and_queueing_times(spark: SparkSession) -> None:
@@ -19,7 +30,7 @@ def test_slow_consumers_have_drops_and_queueing_times(spark: SparkSession) -> No
             {"op": "p5", "published_at": MIDNIGHT, "queued_ns": 8},
         )
     )
-    assert told(table, " ".join(table.columns)) == [
+    assert sorted_rows(table, " ".join(table.columns)) == [
         (DAY, "s1", None, "umq", 4, 1, 0.25, 2, 3, 3),
         (DAY, "s2", "ann", "umq", 1, 0, 0.0, None, None, None),
         (NEXT, "s1", None, "umq", 1, 0, 0.0, 8, 8, 8),
@@ -36,7 +47,7 @@ def test_slow_consumers_merge_connections_of_an_nq_session(spark: SparkSession) 
             {**nq, "op": "p3", "subscriber_session": "link9", "copies": 0, "dropped": 1, "published_at": NOON + 2},
         )
     )
-    assert told(table, "session peer events dropped queued_max_ns") == [("link1", "conv", 3, 1, 5)]
+    assert sorted_rows(table, "session peer events dropped queued_max_ns") == [("link1", "conv", 3, 1, 5)]
 
 
 def sent(number: int, **more: object) -> Row:
@@ -60,7 +71,7 @@ def test_delivery_audit_counts_lost_duplicated_and_reordered(spark: SparkSession
         ),
         names(spark),
     )
-    assert told(table, " ".join(table.columns)) == [
+    assert sorted_rows(table, " ".join(table.columns)) == [
         (DAY, "news", "s1", None, "umq", 7, 6, 1, 1, 1),
         (NEXT, "news", "s1", None, "umq", 1, 1, 0, 0, 0),
     ]
@@ -72,7 +83,7 @@ def test_delivery_audit_orders_simultaneous_publications_by_operation(spark: Spa
         deliveries(spark, {**same, "op": "p9", "first_at": NOON + 2}, {**same, "op": "p10", "first_at": NOON + 1}),
         names(spark),
     )
-    assert told(table, "publications lost reordered") == [(2, 0, 1)]
+    assert sorted_rows(table, "publications lost reordered") == [(2, 0, 1)]
 
 
 def test_delivery_audit_counts_unrecorded_publications_as_lost(spark: SparkSession) -> None:
@@ -100,7 +111,7 @@ def test_delivery_audit_counts_unrecorded_publications_as_lost(spark: SparkSessi
             {"what": "subscribed", "session": "s1", "name": "news"},
         ),
     )
-    assert told(table, "topic subscriber_session publications delivered lost") == [
+    assert sorted_rows(table, "topic subscriber_session publications delivered lost") == [
         ("news", "all", 6, 6, 0),
         ("news", "leaver", 2, 2, 0),
         ("news", "p1", 2, 2, 0),
@@ -121,7 +132,7 @@ def test_delivery_audit_uses_record_order_when_clock_was_set_back(spark: SparkSe
         ),
         names(spark),
     )
-    assert told(table, "publications delivered lost reordered") == [(4, 4, 0, 0)]
+    assert sorted_rows(table, "publications delivered lost reordered") == [(4, 4, 0, 0)]
 
 
 def test_unused_uses_record_order_when_clock_was_set_back(spark: SparkSession) -> None:
@@ -135,7 +146,7 @@ def test_unused_uses_record_order_when_clock_was_set_back(spark: SparkSession) -
         ),
         empty(spark, "retries"),
     )
-    assert told(table, "name offered_by since_at") == [("math.mul", "ann", NOON)]
+    assert sorted_rows(table, "name offered_by since_at") == [("math.mul", "ann", NOON)]
 
 
 def test_delivery_audit_counts_no_gaps_for_unknown_publications(spark: SparkSession) -> None:
@@ -150,7 +161,7 @@ def test_delivery_audit_counts_no_gaps_for_unknown_publications(spark: SparkSess
         ),
         names(spark),
     )
-    assert told(table, "topic publications delivered lost reordered") == [
+    assert sorted_rows(table, "topic publications delivered lost reordered") == [
         ("news", 2, 2, 0, 0),
         (None, 2, 2, 0, 0),
     ]
@@ -180,7 +191,7 @@ def test_unused_lists_methods_without_calls(spark: SparkSession) -> None:
             )
         ),
     )
-    assert told(table, " ".join(table.columns)) == [
+    assert sorted_rows(table, " ".join(table.columns)) == [
         (DAY, "method", "acc.", "s1", "umq", NOON),
         (DAY, "method", "math.mul", "ann", "nq", NOON),
     ]
@@ -197,7 +208,7 @@ def test_unused_lists_topics_and_patterns_without_publications(spark: SparkSessi
         ),
         empty(spark, "retries"),
     )
-    assert told(table, "what name") == [
+    assert sorted_rows(table, "what name") == [
         ("topic", "*.x"),
         ("topic", "_*"),
         ("topic", "a.*.c"),

@@ -20,7 +20,7 @@ from tests.integration.pipeline.table_rows import (
     messages,
     quarantine,
     sessions,
-    told,
+    sorted_rows,
 )
 
 
@@ -35,7 +35,7 @@ def test_traffic_sums_over_sessions(spark: SparkSession) -> None:
             {"transport": None, "minute_at": MIDNIGHT},
         )
     )
-    assert told(table, " ".join(table.columns)) == [
+    assert sorted_rows(table, " ".join(table.columns)) == [
         (DAY, "12:00", "umq", "ws", "in", 3, 4, 120),
         (DAY, "12:00", "umq", "ws", "out", 1, 1, 100),
         (DAY, "12:01", "umq", "ws", "in", 1, 1, 100),
@@ -63,7 +63,7 @@ def test_top_talkers_are_ranked_by_bytes_then_frames_then_name(spark: SparkSessi
             {"caller_session": "b", "requested_at": MIDNIGHT},
         ),
     )
-    assert told(table, " ".join(table.columns)) == [
+    assert sorted_rows(table, " ".join(table.columns)) == [
         (DAY, 1, "b", "bob", "umq", 2, 1, 300, 100, 0, 0.4),
         (DAY, 2, "c", None, "umq", 5, 0, 200, 0, 0, 0.2),
         (DAY, 3, "a", None, "umq", 1, 0, 200, 0, 2, 0.2),
@@ -76,7 +76,7 @@ def test_top_talkers_are_limited_to_100_with_share_of_all_bytes(spark: SparkSess
     table = top_talkers(
         activity(spark, *({"session": f"s{number}", "bytes": 10} for number in range(125))), empty(spark, "calls")
     )
-    found = told(table, "rank share")
+    found = sorted_rows(table, "rank share")
     assert [rank for rank, _ in sorted(found, key=lambda each: int(str(each[0])))] == list(range(1, 101))
     assert {share for _, share in found} == {1 / 125}
 
@@ -95,7 +95,7 @@ def test_sessions_summary_counts_closes_and_errors(spark: SparkSession) -> None:
             {**closed, "duration_ns": 5, "date": NEXT},
         )
     )
-    assert told(table, " ".join(table.columns)) == [
+    assert sorted_rows(table, " ".join(table.columns)) == [
         (DAY, "nq", "http", 1, 1, None, None, 0, 0, 0),
         (DAY, "umq", "ws", 5, 1, 20, 30, 3, 25, 2),
         (NEXT, "umq", "ws", 1, 0, 5, 5, 0, 0, 0),
@@ -124,7 +124,7 @@ def test_capacity_sums_traffic_and_finds_busiest_second(spark: SparkSession) -> 
         quarantine(spark, {"at": NOON + 2 * SECOND - 1}),
         calls(spark, {"reason": "overloaded", "outcome": "not_executed", "latency": 0}, {"latency": 0}),
     )
-    assert told(table, "date minute node sessions frames bytes calls busiest_second_frames busy_refusals") == [
+    assert sorted_rows(table, "date minute node sessions frames bytes calls busiest_second_frames busy_refusals") == [
         (DAY, "12:00", "n1", 2, 7, 235, 2, 4, 1),
         (DAY, "12:00", "n2", 1, 1, 100, 0, 1, 0),
         (NEXT, "00:00", "n1", 1, 1, 100, 0, 1, 0),
@@ -133,7 +133,7 @@ def test_capacity_sums_traffic_and_finds_busiest_second(spark: SparkSession) -> 
 
 def open_calls(spark: SparkSession, active: list[Row], *rows: Row) -> list[tuple[object, ...]]:
     table = capacity(activity(spark, *active), messages(spark), quarantine(spark), calls(spark, *rows))
-    return told(table, "date minute calls open_calls_mean open_calls_max")
+    return sorted_rows(table, "date minute calls open_calls_mean open_calls_max")
 
 
 def test_capacity_counts_open_calls_over_minutes(spark: SparkSession) -> None:
@@ -180,4 +180,4 @@ def test_capacity_ignores_open_time_of_call_that_ends_before_it_begins(spark: Sp
         empty(spark, "quarantine"),
         calls(spark, {"requested_at": NOON + 30 * SECOND, "answered_at": NOON - 30 * SECOND}),
     )
-    assert told(table, "minute calls open_calls_mean open_calls_max") == [("12:00", 1, 0.0, 0)]
+    assert sorted_rows(table, "minute calls open_calls_mean open_calls_max") == [("12:00", 1, 0.0, 0)]

@@ -15,7 +15,7 @@ import pytest
 from fiveways.pipeline import cleanup
 from tests.support import captures
 
-PATIENCE = 600.0
+TIMEOUT = 600.0
 
 pytestmark = pytest.mark.usefixtures("java")
 
@@ -30,7 +30,7 @@ class Started:
 
     def until(self, pattern: str) -> None:
         """Wait until such a file is in the temporary directory."""
-        end = time.monotonic() + PATIENCE
+        end = time.monotonic() + TIMEOUT
         while not any(self.temporary.glob(pattern)):
             assert self.process.poll() is None, self.process.communicate()
             assert time.monotonic() < end
@@ -42,7 +42,7 @@ class Started:
 
     def ended(self) -> tuple[int, str, str]:
         """Return its code and what it printed; nothing else of it may be left."""
-        out, err = self.process.communicate(timeout=PATIENCE)
+        out, err = self.process.communicate(timeout=TIMEOUT)
         assert list(self.temporary.iterdir()) == []
         assert list(self.folder.iterdir()) == []
         return self.process.returncode, out, err
@@ -57,7 +57,7 @@ def start(tmp_path: Path) -> Iterator[Callable[..., Started]]:
         for each in (folder, temporary):
             each.mkdir(exist_ok=True)
         process = subprocess.Popen(  # noqa: S603  our own program
-            [sys.executable, "-m", "fiveways", *command, *captures.quick()],
+            [sys.executable, "-m", "fiveways", *command, *captures.quick_java_options()],
             cwd=folder,
             env={**os.environ, "TMPDIR": str(temporary)},
             stdout=subprocess.PIPE,
@@ -75,15 +75,15 @@ def start(tmp_path: Path) -> Iterator[Callable[..., Started]]:
             each.process.communicate()
 
 
-def test_query_leaves_no_files(start: Callable[..., Started], plain: captures.Plain) -> None:
-    code, out, err = start("sql", "select count(*) as n from calls", "--out", str(plain.out)).ended()
+def test_query_leaves_no_files(start: Callable[..., Started], simple_run: captures.SimpleRun) -> None:
+    code, out, err = start("sql", "select count(*) as n from calls", "--out", str(simple_run.out)).ended()
     assert (code, out, err) == (0, '{"n": 31}\n', "")
 
 
 def test_query_interrupted_during_java_start_ends_without_output(
-    start: Callable[..., Started], plain: captures.Plain
+    start: Callable[..., Started], simple_run: captures.SimpleRun
 ) -> None:
-    query = start("sql", "select 1 from calls", "--out", str(plain.out))
+    query = start("sql", "select 1 from calls", "--out", str(simple_run.out))
     query.until(f"{cleanup.PREFIX}*/spark.log")
     query.signal(signal.SIGINT)
     assert query.ended() == (130, "", "")
@@ -97,7 +97,7 @@ def test_interrupt_during_the_fork_of_java_ends_the_command(tmp_path: Path) -> N
         "with spark_session.open_spark(spark_session.SparkSettings('local[1]')): print('Spark runs')\n"
     )
     command, here = [sys.executable, "-c", code], {**os.environ, "TMPDIR": str(tmp_path)}
-    ended = subprocess.run(command, env=here, capture_output=True, text=True, timeout=PATIENCE, check=False)  # noqa: S603
+    ended = subprocess.run(command, env=here, capture_output=True, text=True, timeout=TIMEOUT, check=False)  # noqa: S603
     assert (ended.returncode, ended.stdout) == (-signal.SIGINT, ""), ended.stderr
     assert "Exception ignored" not in ended.stderr
     assert list(tmp_path.iterdir()) == []
@@ -105,9 +105,9 @@ def test_interrupt_during_the_fork_of_java_ends_the_command(tmp_path: Path) -> N
 
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
 def test_interrupted_run_ends_without_output(
-    start: Callable[..., Started], plain: captures.Plain, tmp_path: Path, number: int, code: int
+    start: Callable[..., Started], simple_run: captures.SimpleRun, tmp_path: Path, number: int, code: int
 ) -> None:
-    run = start("pipeline", "run", "--journal", str(plain.journal), "--out", str(tmp_path / "out"))
+    run = start("pipeline", "run", "--journal", str(simple_run.journal), "--out", str(tmp_path / "out"))
     run.until(f"{cleanup.PREFIX}*/blockmgr-*")
     # Not all at once: the terminal sends Ctrl-C to everybody, others to the command alone.
     if number == signal.SIGINT:

@@ -23,7 +23,7 @@ FREE: Final = {"quarantine": {"reason"}}
 """What is a sentence for people."""
 
 
-class Made:
+class SampleRun:
     """A capture of two runs that goes over midnight, what is true of it, and what the pipeline makes of it."""
 
     def __init__(self, folder: Path, spark: "SparkSession", *, ops: bool) -> None:
@@ -44,8 +44,8 @@ class Made:
 
 
 @pytest.fixture(scope="module", params=[True, False], ids=["with operations", "without operations"])
-def made(request: pytest.FixtureRequest, spark: "SparkSession", tmp_path_factory: pytest.TempPathFactory) -> Made:
-    return Made(tmp_path_factory.mktemp("truth"), spark, ops=request.param)
+def made(request: pytest.FixtureRequest, spark: "SparkSession", tmp_path_factory: pytest.TempPathFactory) -> SampleRun:
+    return SampleRun(tmp_path_factory.mktemp("truth"), spark, ops=request.param)
 
 
 def rows_of(table: pa.Table, names: Sequence[str]) -> Counter[tuple[object, ...]]:
@@ -53,7 +53,7 @@ def rows_of(table: pa.Table, names: Sequence[str]) -> Counter[tuple[object, ...]
 
 
 @pytest.mark.parametrize("table", TABLES)
-def test_table_equals_expected_rows(made: Made, table: str) -> None:
+def test_table_equals_expected_rows(made: SampleRun, table: str) -> None:
     wanted, found = made.wanted(table), made.found(table)
     names = [name for name in wanted.schema.names if name not in FREE.get(table, ())]
     want, have = rows_of(wanted, names), rows_of(found, names)
@@ -61,7 +61,7 @@ def test_table_equals_expected_rows(made: Made, table: str) -> None:
     assert [dict(zip(names, row, strict=True)) for row in list(want - have)[:3]] == []
 
 
-def test_truncated_and_omitted_payloads_have_their_reasons(made: Made) -> None:
+def test_truncated_and_omitted_payloads_have_their_reasons(made: SampleRun) -> None:
     wanted = {(row["run"], row["seq"]): row["reason"] for row in made.wanted("quarantine").to_pylist() if row["reason"]}
     found = {(row["run"], row["seq"]): row["reason"] for row in made.found("quarantine").to_pylist()}
     assert set(wanted.values()) == {"payload cut", "payload left out"}
@@ -69,7 +69,7 @@ def test_truncated_and_omitted_payloads_have_their_reasons(made: Made) -> None:
     assert all(found.values())
 
 
-def test_sample_contains_every_outcome_and_reason(made: Made) -> None:
+def test_sample_contains_every_outcome_and_reason(made: SampleRun) -> None:
     calls = made.wanted("calls")
     outcomes = "result failed not_executed timeout lost cancelled unanswered"
     assert set(calls["outcome"].to_pylist()) == set(outcomes.split())

@@ -4,7 +4,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from fiveways.pipeline.silver.deliveries import deliveries
-from tests.integration.pipeline.table_rows import DAY, MIDNIGHT, NEXT, NOON, Row, marks, messages, told
+from tests.integration.pipeline.table_rows import DAY, MIDNIGHT, NEXT, NOON, Row, marks, messages, sorted_rows
 
 PUBLISHED: Row = {"kind": "publish", "topic": "news", "op": "p1", "session": "pub", "protocol": "lrpm-json"}
 EVENT: Row = {"kind": "event", "direction": "out", "op": "p1", "at": NOON + 10, "id": "7", "queued_ns": 4, "size": 30}
@@ -22,7 +22,7 @@ def test_each_subscriber_has_a_complete_row(spark: SparkSession) -> None:
         marks(spark, {**DROP, "session": "s3"}, {"kind": "open"}, {**DROP, "op": "12"}),
     )
     about = (DAY, "run1", "p1", "news", "pub", "lrpm-json", NOON, 0)
-    assert told(table, " ".join(table.columns)) == [
+    assert sorted_rows(table, " ".join(table.columns)) == [
         (*about, "s1", None, "umq", NOON + 10, 1, 1, 0, "delivered", 10, 4, 30, 0),
         (*about, "s2", "ann", "mqtt-rpc", NOON + 15, 2, 1, 0, "delivered", 15, 4, 30, 0),
         (*about, "s3", None, "umq", None, None, 0, 1, "dropped", None, None, None, 0),
@@ -40,24 +40,24 @@ def test_record_order_decides_first_delivery_when_clock_was_set_back(spark: Spar
         ),
         marks(spark),
     )
-    assert told(table, "publisher_session published_at published_seq first_at first_seq size copies") == [
+    assert sorted_rows(table, "publisher_session published_at published_seq first_at first_seq size copies") == [
         ("pub", NOON, 0, NOON - 500, 1, 31, 2)
     ]
-    assert told(table, "latency_ns negative_durations") == [(None, 1)]
+    assert sorted_rows(table, "latency_ns negative_durations") == [(None, 1)]
 
 
 def test_repeated_event_counts_as_copy_and_first_event_gives_the_times(spark: SparkSession) -> None:
     table = deliveries(
         messages(spark, PUBLISHED, EVENT, {**EVENT, "at": NOON + 90, "queued_ns": 70, "size": 33}), marks(spark, DROP)
     )
-    assert told(table, "first_at copies dropped outcome latency_ns queued_ns size") == [
+    assert sorted_rows(table, "first_at copies dropped outcome latency_ns queued_ns size") == [
         (NOON + 10, 2, 1, "delivered", 10, 4, 30)
     ]
 
 
 def test_two_subscriptions_of_one_session_are_not_duplicates(spark: SparkSession) -> None:
     table = deliveries(messages(spark, PUBLISHED, EVENT, {**EVENT, "id": "8"}), marks(spark))
-    assert told(table, "subscriber_session copies") == [("s1", 1)]
+    assert sorted_rows(table, "subscriber_session copies") == [("s1", 1)]
 
 
 def test_nq_session_is_one_subscriber_over_all_its_connections(spark: SparkSession) -> None:
@@ -73,7 +73,7 @@ def test_nq_session_is_one_subscriber_over_all_its_connections(spark: SparkSessi
         ),
         marks(spark),
     )
-    assert told(table, "subscriber_session subscriber_peer copies first_at") == [
+    assert sorted_rows(table, "subscriber_session subscriber_peer copies first_at") == [
         ("first", "conv", 2, NOON + 10),
         ("nobody", None, 1, NOON + 10),
         ("other", "conv2", 1, NOON + 10),
@@ -92,14 +92,14 @@ def test_repeated_publication_uses_its_first_message(spark: SparkSession) -> Non
         ),
         marks(spark),
     )
-    assert told(table, "publisher_session publisher_protocol published_at copies") == [("a", "nq", NOON, 1)]
+    assert sorted_rows(table, "publisher_session publisher_protocol published_at copies") == [("a", "nq", NOON, 1)]
 
 
 def test_event_without_recorded_publication_has_null_publisher(spark: SparkSession) -> None:
     table = deliveries(
         messages(spark, {**EVENT, "topic": "kept"}, {**EVENT, "run": "run2", "op": "p1", "at": MIDNIGHT}), marks(spark)
     )
-    assert told(table, "date run topic publisher_session published_at latency_ns") == [
+    assert sorted_rows(table, "date run topic publisher_session published_at latency_ns") == [
         (DAY, "run1", "kept", None, None, None),
         (NEXT, "run2", None, None, None, None),
     ]
@@ -116,7 +116,7 @@ def test_without_operation_ids_each_event_is_a_row(spark: SparkSession) -> None:
             {**DROP, "op": None, "channel": "/nq", "transport": "http"},
         ),
     )
-    assert told(table, "op topic published_at copies dropped outcome") == [
+    assert sorted_rows(table, "op topic published_at copies dropped outcome") == [
         (None, "news", None, 0, 1, "dropped"),
         *[(None, "news", None, 1, 0, "delivered")] * 3,
     ]
@@ -127,4 +127,4 @@ def test_delivery_has_the_date_of_its_publication(spark: SparkSession, gap: int)
     table = deliveries(
         messages(spark, {**PUBLISHED, "at": MIDNIGHT - 1}, {**EVENT, "at": MIDNIGHT - 1 + gap}), marks(spark)
     )
-    assert told(table, "date latency_ns") == [(DAY, gap)]
+    assert sorted_rows(table, "date latency_ns") == [(DAY, gap)]

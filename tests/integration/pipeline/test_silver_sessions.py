@@ -16,7 +16,7 @@ from tests.integration.pipeline.table_rows import (
     marks,
     messages,
     quarantine,
-    told,
+    sorted_rows,
 )
 from tests.integration.pipeline.table_rows import activity as active
 
@@ -33,7 +33,7 @@ def test_activity_counts_each_frame_once_and_all_messages(spark: SparkSession) -
         ),
         quarantine(spark, {"at": NOON + 7}),
     )
-    assert told(
+    assert sorted_rows(
         table, "date minute_at node session peer direction frames messages bytes errors first_at last_at"
     ) == sorted(
         [
@@ -64,15 +64,15 @@ def test_session_has_its_times_and_totals(spark: SparkSession) -> None:
             {"kind": "close", "at": MIDNIGHT + 9, "reason": "goodbye"},
         ),
     )
-    assert told(table, "date run node session peer protocol transport") == [
+    assert sorted_rows(table, "date run node session peer protocol transport") == [
         (DAY, "run1", "n1", "s1", "bob", "umq", "ws")
     ]
-    assert told(table, "opened_at closed_at duration_ns close_reason") == [
+    assert sorted_rows(table, "opened_at closed_at duration_ns close_reason") == [
         (NOON - 1, MIDNIGHT + 9, MIDNIGHT - NOON + 10, "goodbye")
     ]
-    assert told(table, "frames_in frames_out bytes_in bytes_out messages_in messages_out errors drops denials") == [
-        (4, 1, 125, 100, 4, 1, 1, 1, 2)
-    ]
+    assert sorted_rows(
+        table, "frames_in frames_out bytes_in bytes_out messages_in messages_out errors drops denials"
+    ) == [(4, 1, 125, 100, 4, 1, 1, 1, 2)]
 
 
 def test_unknown_values_of_a_session_are_null(spark: SparkSession) -> None:
@@ -89,7 +89,7 @@ def test_unknown_values_of_a_session_are_null(spark: SparkSession) -> None:
             {"kind": "drop", "session": "journal", "protocol": "none", "transport": "memory", "reason": "3 records"},
         ),
     )
-    assert told(table, "session run date opened_at closed_at duration_ns close_reason frames_in") == [
+    assert sorted_rows(table, "session run date opened_at closed_at duration_ns close_reason frames_in") == [
         ("again", "run1", DAY, NOON, None, None, None, 0),
         ("only closed", "run1", NEXT, None, MIDNIGHT, None, None, 0),
         ("only frames", "run1", NEXT, None, None, None, None, 1),
@@ -119,7 +119,7 @@ def test_names_lists_registered_subscribed_published_and_ended(spark: SparkSessi
             {"kind": "call", "method": "math.add", "id": "9"},
         )
     )
-    assert told(table, "date what name session peer first_at") == [
+    assert sorted_rows(table, "date what name session peer first_at") == [
         (DAY, "ended", None, "s3", None, NOON),
         (DAY, "ended", None, "s4", None, NOON),
         (DAY, "offered", "math.add", "s1", None, NOON),
@@ -147,7 +147,7 @@ def test_names_excludes_refused_requests(spark: SparkSession) -> None:
             {**offer, "topic": "unanswered", "session": "s2"},
         )
     )
-    assert told(table, "what name") == [("offered", "granted"), ("offered", "unanswered")]
+    assert sorted_rows(table, "what name") == [("offered", "granted"), ("offered", "unanswered")]
 
 
 def test_session_uses_record_order_when_clock_was_set_back(spark: SparkSession) -> None:
@@ -168,7 +168,7 @@ def test_session_uses_record_order_when_clock_was_set_back(spark: SparkSession) 
             {"kind": "open", "session": "again", "seq": 22, "at": NOON - HOUR},
         ),
     )
-    assert told(table, "session peer opened_at closed_at close_reason duration_ns negative_durations") == [
+    assert sorted_rows(table, "session peer opened_at closed_at close_reason duration_ns negative_durations") == [
         ("again", None, NOON, None, None, None, 0),
         ("s1", "bob", NOON, NOON - HOUR - 1, "last", None, 1),
     ]
@@ -185,4 +185,4 @@ def test_names_uses_record_order_when_clock_was_set_back(spark: SparkSession) ->
             {**offer, "topic": "granted", "id": "3", "at": NOON - 9},
         )
     )
-    assert told(table, "what name first_at first_seq") == [("offered", "granted", NOON, 2)]
+    assert sorted_rows(table, "what name first_at first_seq") == [("offered", "granted", NOON, 2)]

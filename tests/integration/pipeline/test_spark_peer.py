@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     from fiveways.pipeline.spark_session import SparkSettings
 
-PATIENCE = 300
+TIMEOUT = 300
 PROTOCOLS = ["umq", "umq36", "lrpm", "lrpm?encoding=cbor", "nq", "nq+http"]
 ROWS = "topic string, data string"
 
@@ -66,7 +66,7 @@ def publish(rows: "DataFrame", url: str, **options: object) -> None:
 
 
 def taken(events: SyncSubscription, number: int) -> list[SyncEvent]:
-    found = [event for event in (events.next(PATIENCE) for _ in range(number)) if event is not None]
+    found = [event for event in (events.next(TIMEOUT) for _ in range(number)) if event is not None]
     assert len(found) == number
     return found
 
@@ -96,7 +96,7 @@ def running(stream: Collected) -> "Iterator[StreamingQuery]":
         query.stop()
 
 
-def given_spark(engine: "SparkSession", monkeypatch: pytest.MonkeyPatch) -> "list[SparkSettings]":
+def use_shared_spark(engine: "SparkSession", monkeypatch: pytest.MonkeyPatch) -> "list[SparkSettings]":
     """Let programs that start a Spark of their own have the one that is there; return how they wanted it."""
 
     wanted: list[SparkSettings] = []
@@ -111,7 +111,7 @@ def given_spark(engine: "SparkSession", monkeypatch: pytest.MonkeyPatch) -> "lis
 
 
 def until(is_so: Callable[[], bool]) -> None:
-    for _ in takewhile(lambda _: not is_so(), range(int(PATIENCE / 0.05))):
+    for _ in takewhile(lambda _: not is_so(), range(int(TIMEOUT / 0.05))):
         time.sleep(0.05)
     assert is_so()
 
@@ -152,9 +152,7 @@ def test_batch_ends_after_count_or_seconds(engine: "SparkSession", hub: hubs.Hub
     assert sorted(row.data for row in found) == ["0", "1", "2"]
 
 
-def test_columns_of_any_type_are_published(
-    engine: "SparkSession", hub: hubs.Hub, peer: SyncPeer
-) -> None:
+def test_columns_of_any_type_are_published(engine: "SparkSession", hub: hubs.Hub, peer: SyncPeer) -> None:
     frame = engine.sql(
         "select named_struct('a', 1, 'b', array(named_struct('c', 'x'))) as data, id = 0 as retain from range(2)"
     ).coalesce(1)
@@ -278,7 +276,7 @@ def test_available_now_query_reads_all_retained_values(
         peer.publish(f"kept.n{n}", n, retain=True)
     stream = Collected(engine, hub.url("lrpm"), tmp_path, topic="kept.*", count=5, batch_rows=2, partition_rows=1)
     query = stream.started.trigger(availableNow=True).start()
-    assert query.awaitTermination(PATIENCE)
+    assert query.awaitTermination(TIMEOUT)
     assert sorted(row.data for row in stream.rows) == ["0", "1", "2", "3", "4"]
     assert [row.seq for row in stream.rows] == [1, 2, 3, 4, 5]
     assert max(progress["numInputRows"] for progress in query.recentProgress) <= 2
@@ -322,9 +320,7 @@ def test_rows_dropped_by_a_full_buffer_are_counted_in_missed(
         ({"url": "umq+ws://localhost", "topic": "a", "topics": "b"}, "'topics' is no option of the format fiveways"),
     ],
 )
-def test_invalid_option_fails_at_load(
-    engine: "SparkSession", options: dict[str, str], sentence: str
-) -> None:
+def test_invalid_option_fails_at_load(engine: "SparkSession", options: dict[str, str], sentence: str) -> None:
     with pytest.raises(Exception, match=sentence):
         engine.read.format("fiveways").options(**options).load()
 
@@ -343,7 +339,7 @@ def test_unreachable_hub_fails_batch_and_stream(engine: "SparkSession", tmp_path
     assert set(tracker.getJobIdsForGroup()) == jobs
     query = Collected(engine, away, tmp_path, topic="a").started.start()
     with pytest.raises(Exception, match=r"127\.0\.0\.1:9"):
-        query.awaitTermination(PATIENCE)
+        query.awaitTermination(TIMEOUT)
 
 
 @pytest.mark.parametrize(
@@ -359,9 +355,7 @@ def test_unreachable_hub_fails_batch_and_stream(engine: "SparkSession", tmp_path
         ("'a..b*' as topic, '1' as data", "row 1 of its partition, on a..b*, was not published"),
     ],
 )
-def test_unpublishable_rows_fail_the_job(
-    engine: "SparkSession", hub: hubs.Hub, columns: str, sentence: str
-) -> None:
+def test_unpublishable_rows_fail_the_job(engine: "SparkSession", hub: hubs.Hub, columns: str, sentence: str) -> None:
     with pytest.raises(Exception, match=sentence.replace("*", r"\*")):
         publish(engine.sql(f"select {columns}"), hub.url("lrpm"))
 
@@ -379,7 +373,7 @@ def test_code_block_of_the_docs_prints_the_documented_output(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     place = hub.url("lrpm").removeprefix("lrpm+ws://").removesuffix("/lrpm")
-    given_spark(engine, monkeypatch)
+    use_shared_spark(engine, monkeypatch)
     exec(block.replace("localhost:7500", place), {})  # noqa: S102  our own docs
     assert capsys.readouterr().out.splitlines() == re.findall(r"# prints (.*)", block)
     for topic in ("sensors.roof", "sensors.cellar"):
@@ -390,7 +384,7 @@ def test_example_prints_means_of_all_rooms(
     engine: "SparkSession", monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """All of it but the start of a Spark of its own: it is given the one that is there."""
-    wanted = given_spark(engine, monkeypatch)
+    wanted = use_shared_spark(engine, monkeypatch)
     with hubs.serving() as hub:
         place = hub.url("lrpm").removeprefix("lrpm+ws://").removesuffix("/lrpm")
         monkeypatch.setattr(sys, "argv", ["peer.py", place])
@@ -403,7 +397,7 @@ def test_example_prints_means_of_all_rooms(
 def test_example_reports_unreachable_hub_before_spark_starts(
     monkeypatch: pytest.MonkeyPatch, engine: "SparkSession"
 ) -> None:
-    wanted = given_spark(engine, monkeypatch)
+    wanted = use_shared_spark(engine, monkeypatch)
     monkeypatch.setattr(sys, "argv", ["peer.py", "127.0.0.1:9"])
     with pytest.raises(SystemExit) as ended:
         runpy.run_path(str(ROOT / "examples" / "spark" / "peer.py"), run_name="__main__")
@@ -411,7 +405,9 @@ def test_example_reports_unreachable_hub_before_spark_starts(
     assert wanted == []
 
 
-def test_query_plan_does_not_show_the_token(engine: "SparkSession", hub: hubs.Hub, capsys: pytest.CaptureFixture[str]) -> None:
+def test_query_plan_does_not_show_the_token(
+    engine: "SparkSession", hub: hubs.Hub, capsys: pytest.CaptureFixture[str]
+) -> None:
     options = {"url": hub.url("lrpm"), "topic": "a", "token": "my-own-token"}
     frame = engine.read.format("fiveways").options(**options).load()
     frame.explain(extended=True)
@@ -426,9 +422,7 @@ def test_overwrite_mode_is_rejected(engine: "SparkSession", hub: hubs.Hub) -> No
         rows.write.format("fiveways").option("url", hub.url("lrpm")).mode("overwrite").save()
 
 
-def test_denied_publication_and_subscription_fail_their_queries(
-    engine: "SparkSession", tmp_path: Path
-) -> None:
+def test_denied_publication_and_subscription_fail_their_queries(engine: "SparkSession", tmp_path: Path) -> None:
     config = tmp_path / "fiveways.toml"
     config.write_text(
         '[auth]\nanonymous = "never"\n[[auth.identity]]\nname = "spark"\ntoken = "a-token-for-spark-alone"\n'
@@ -448,4 +442,4 @@ def test_denied_publication_and_subscription_fail_their_queries(
         assert [row.data for row in read(engine, url, "open.*", **token)] == ["1"]
         query = Collected(engine, url, tmp_path / "checkpoint", topic="shut.*", **token).started.start()
         with pytest.raises(Exception, match="may not subscribe"):
-            query.awaitTermination(PATIENCE)
+            query.awaitTermination(TIMEOUT)

@@ -18,7 +18,7 @@ from fiveways.pipeline.peer.rows import TopicRow, decode_rows, encode_rows, to_j
 from fiveways.pipeline.peer.topic_follower import TopicFollower
 from fiveways.pipeline.peer.topic_reader import Offset, TopicStreamReader
 
-PATIENCE = 300.0
+TIMEOUT = 300.0
 URL = "lrpm+ws://localhost:7500"
 ROW = TopicRow("a", "1", 5, 0, False, "r", 1)
 
@@ -86,7 +86,7 @@ def test_every_value_has_a_json_form(value: object, text: str) -> None:
     assert to_json(value) == text
 
 
-class Still(TopicStreamReader):
+class HubLessReader(TopicStreamReader):
     """A reader without a hub, whose topic is filled by the test."""
 
     def __init__(self, **options: str) -> None:
@@ -98,7 +98,7 @@ class Still(TopicStreamReader):
 
 
 def test_stream_reader_gives_the_same_rows_again_until_commit() -> None:
-    reader = Still(partition_rows="2")
+    reader = HubLessReader(partition_rows="2")
     start: Any = reader.initialOffset()
     assert reader.latestOffset(start, ReadAllAvailable()) == start
     reader.come(1, 2, 3)
@@ -114,7 +114,7 @@ def test_stream_reader_gives_the_same_rows_again_until_commit() -> None:
 
 
 def test_micro_batch_respects_the_read_limit() -> None:
-    reader = Still()
+    reader = HubLessReader()
     start: Any = reader.initialOffset()
     reader.come(*range(10))
     assert reader.latestOffset(start, ReadMaxRows(4))["seq"] == 4
@@ -123,7 +123,7 @@ def test_micro_batch_respects_the_read_limit() -> None:
 
 
 def test_full_buffer_has_room_after_spark_asks_for_more() -> None:
-    reader = Still(buffer_rows="2")
+    reader = HubLessReader(buffer_rows="2")
     start: Any = reader.initialOffset()
     reader.come(1, 2, 3)
     end: Any = reader.latestOffset(start, ReadAllAvailable())
@@ -136,7 +136,7 @@ def test_full_buffer_has_room_after_spark_asks_for_more() -> None:
 
 def test_new_reader_reports_rows_lost_by_the_previous_reader() -> None:
     old: Offset = {"reader": "before", "seq": 7}
-    reader = Still()
+    reader = HubLessReader()
     for _ in range(2):  # however often it is asked for
         assert reader.partitions({"reader": "before", "seq": 4}, old) == []
     reader.come(1, 2)
@@ -146,7 +146,7 @@ def test_new_reader_reports_rows_lost_by_the_previous_reader() -> None:
 
 
 def test_error_is_raised_after_all_rows_were_read() -> None:
-    reader = Still()
+    reader = HubLessReader()
     start: Any = reader.initialOffset()
     reader.come(1)
     reader._follower.error = BadOption("over")
@@ -166,7 +166,7 @@ def test_follower_resubscribes_after_hub_restart() -> None:
         follower.open()  # once is enough
         try:
             publish(url, "t.x", 1)
-            assert buffer.wait_for(1, PATIENCE)
+            assert buffer.wait_for(1, TIMEOUT)
             hub.end()
             again = hubs.Hub(hubs.start("serve", "--port", port))
             try:

@@ -18,9 +18,9 @@ from fiveways.pipeline import batch_run, streaming_run
 from fiveways.pipeline.errors import BadInput, TablesLocked
 from fiveways.pipeline.streaming_run import IncrementReport, WatchOptions
 from tests.support import captures
-from tests.support.captures import NOON, SECOND, Tape
+from tests.support.captures import NOON, SECOND, RecordBuilder
 
-PATIENCE = 600.0
+TIMEOUT = 600.0
 
 
 def watch(spark: SparkSession, journal: Path, out: Path, delay: float = 600.0) -> list[IncrementReport]:
@@ -31,14 +31,16 @@ def watch(spark: SparkSession, journal: Path, out: Path, delay: float = 600.0) -
 
 def batch(spark: SparkSession, journal: Path, out: Path) -> dict[str, captures.Rows]:
     batch_run.run(batch_run.RunOptions(str(journal), out), spark=spark)
-    return captures.tables(out)
+    return captures.read_tables(out)
 
 
-def test_stream_gives_the_same_tables_as_a_batch(spark: SparkSession, over_midnight: captures.Whole, tmp_path: Path) -> None:
+def test_stream_gives_the_same_tables_as_a_batch(
+    spark: SparkSession, over_midnight: captures.JournalTables, tmp_path: Path
+) -> None:
     journal, out = tmp_path / "journal", tmp_path / "stream"
     records = captures.over_midnight()
     Random(1).shuffle(records)  # much disorder, all of it within the delay
-    paths = captures.split(tmp_path / "all", records, 4)
+    paths = captures.write_segments(tmp_path / "all", records, 4)
     journal.mkdir()
     for added in (paths[:1], paths[1:]):  # segments that come while nobody looks are found in the next stream
         for path in added:
@@ -46,41 +48,41 @@ def test_stream_gives_the_same_tables_as_a_batch(spark: SparkSession, over_midni
         (step,) = watch(spark, journal, out, delay=86_400 * 4)
         assert step.segments == len(added)
     assert watch(spark, journal, out) == []
-    assert captures.tables(out) == over_midnight.tables
-    assert captures.litter(out) == []
+    assert captures.read_tables(out) == over_midnight.tables
+    assert captures.leftover_files(out) == []
 
 
-@pytest.mark.usefixtures("few")
+@pytest.mark.usefixtures("few_tables")
 def test_late_records_are_included_by_the_next_batch_run(spark: SparkSession, tmp_path: Path) -> None:
     journal, out = tmp_path / "journal", tmp_path / "out"
-    tape = Tape()
-    tape.calls(range(10))
-    early = tape.records[:20]
-    tape.at = NOON + 60 * SECOND
-    tape.calls(range(10, 20))
-    captures.write(journal, tape.records[20:], 1)
+    builder = RecordBuilder()
+    builder.add_calls(range(10))
+    early = builder.records[:20]
+    builder.at = NOON + 60 * SECOND
+    builder.add_calls(range(10, 20))
+    captures.write_segment(journal, builder.records[20:], 1)
     watch(spark, journal, out, delay=30.0)
-    captures.write(journal, early, 2)
+    captures.write_segment(journal, early, 2)
     (step,) = watch(spark, journal, out, delay=30.0)
     assert (step.state.late, step.state.rows["late"]) == (20, 20)
-    assert captures.count(out, "late", watermark=tape.at - 30 * SECOND) == 20
-    assert captures.count(out, "messages") == len(tape.records) - 20
-    assert captures.count(out, "calls", outcome="result") < 20
-    assert captures.count(out, "orphans") > 0
+    assert captures.count_rows(out, "late", watermark=builder.at - 30 * SECOND) == 20
+    assert captures.count_rows(out, "messages") == len(builder.records) - 20
+    assert captures.count_rows(out, "calls", outcome="result") < 20
+    assert captures.count_rows(out, "orphans") > 0
     # Records that the tables have, late or not, are not read again from a copy.
     (journal / "copy-1.parquet").write_bytes((journal / "r1-000001.parquet").read_bytes())
     (journal / "copy-2.parquet").write_bytes((journal / "r1-000002.parquet").read_bytes())
     (step,) = watch(spark, journal, out, delay=30.0)
     assert (step.segments, step.records, step.state.late, step.state.rows["late"]) == (2, 0, 20, 20)
-    captures.write(journal, [*early[:5], *tape.records[-5:]], 3)
+    captures.write_segment(journal, [*early[:5], *builder.records[-5:]], 3)
     report = batch_run.run(batch_run.RunOptions(str(journal), out), spark=spark)
     assert (report.segments, report.records, report.state.late) == (2, 20, 0)
-    assert captures.tables(out) == batch(spark, journal, tmp_path / "batch")
-    assert captures.count(out, "calls", outcome="result") == 20
+    assert captures.read_tables(out) == batch(spark, journal, tmp_path / "batch")
+    assert captures.count_rows(out, "calls", outcome="result") == 20
     assert watch(spark, journal, out, delay=30.0) == []
 
 
-@pytest.mark.usefixtures("few")
+@pytest.mark.usefixtures("few_tables")
 def test_query_is_restarted_after_a_slow_source_start(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -93,54 +95,54 @@ def test_query_is_restarted_after_a_slow_source_start(
     )
     python.chmod(0o755)
     monkeypatch.setattr(spark.sparkContext, "pythonExec", str(python))
-    tape = Tape()
-    tape.calls(range(8))
-    captures.split(journal, tape.records, 2)
+    builder = RecordBuilder()
+    builder.add_calls(range(8))
+    captures.write_segments(journal, builder.records, 2)
     (step,) = watch(spark, journal, tmp_path / "out")
     assert step.segments == 2
     # On a busy machine Spark may find more starts too slow than the one that fails here.
     assert len(started.read_text().splitlines()) >= 2
 
 
-@pytest.mark.usefixtures("few")
+@pytest.mark.usefixtures("few_tables")
 def test_deleted_tables_are_rebuilt_by_the_stream(spark: SparkSession, tmp_path: Path) -> None:
     journal, out = tmp_path / "journal", tmp_path / "out"
-    tape = Tape()
-    tape.calls(range(8))
-    captures.split(journal, tape.records, 2)
+    builder = RecordBuilder()
+    builder.add_calls(range(8))
+    captures.write_segments(journal, builder.records, 2)
     watch(spark, journal, out)
     out.rename(tmp_path / "away")
     (step,) = watch(spark, journal, out)
     assert step.segments == 2
-    assert captures.tables(out) == captures.tables(tmp_path / "away")
+    assert captures.read_tables(out) == captures.read_tables(tmp_path / "away")
 
 
-@pytest.mark.usefixtures("few")
+@pytest.mark.usefixtures("few_tables")
 def test_unreadable_segment_stops_the_stream_until_it_is_repaired(spark: SparkSession, tmp_path: Path) -> None:
     journal, out = tmp_path / "journal", tmp_path / "out"
-    tape = Tape()
-    tape.calls(range(8))
-    captures.write(journal, tape.records[:16], 1)
+    builder = RecordBuilder()
+    builder.add_calls(range(8))
+    captures.write_segment(journal, builder.records[:16], 1)
     watch(spark, journal, out)
-    before = captures.tables(out)
-    path = captures.write(journal, tape.records[16:], 2)
+    before = captures.read_tables(out)
+    path = captures.write_segment(journal, builder.records[16:], 2)
     whole = path.read_bytes()
     path.write_bytes(whole[:-9])
     with pytest.raises(BadInput, match=str(path)):
         watch(spark, journal, out)
-    assert captures.tables(out) == before
+    assert captures.read_tables(out) == before
     path.write_bytes(whole)
     (step,) = watch(spark, journal, out)
     assert step.segments == 1
-    assert captures.tables(out) == batch(spark, journal, tmp_path / "batch")
+    assert captures.read_tables(out) == batch(spark, journal, tmp_path / "batch")
 
 
-@pytest.mark.usefixtures("few")
+@pytest.mark.usefixtures("few_tables")
 def test_stream_follows_a_growing_journal(spark: SparkSession, tmp_path: Path) -> None:
     journal, out = tmp_path / "journal", tmp_path / "out"
     journal.mkdir()
-    tape = Tape()
-    tape.calls(range(12))
+    builder = RecordBuilder()
+    builder.add_calls(range(12))
     steps: list[IncrementReport] = []
     wish = WatchOptions(str(journal), out, every=0.1)
     ended: list[BaseException] = []
@@ -154,7 +156,7 @@ def test_stream_follows_a_growing_journal(spark: SparkSession, tmp_path: Path) -
     thread = Thread(target=follow, daemon=True)
     thread.start()
     for number in range(3):
-        captures.write(journal, tape.records[number * 16 : number * 16 + 16], number + 1)
+        captures.write_segment(journal, builder.records[number * 16 : number * 16 + 16], number + 1)
         until(lambda: sum(step.segments for step in steps) > number or bool(ended))  # noqa: B023  over before the next
     assert not ended
     assert all(step.lag >= 0 for step in steps)
@@ -162,13 +164,13 @@ def test_stream_follows_a_growing_journal(spark: SparkSession, tmp_path: Path) -
         batch_run.run(batch_run.RunOptions(str(journal), out), spark=spark)
     for query in spark.streams.active:
         query.stop()
-    thread.join(PATIENCE)
+    thread.join(TIMEOUT)
     assert not thread.is_alive()
-    assert captures.tables(out) == batch(spark, journal, tmp_path / "batch")
+    assert captures.read_tables(out) == batch(spark, journal, tmp_path / "batch")
 
 
 def until(done: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + PATIENCE
+    deadline = time.monotonic() + TIMEOUT
     while not done():
         assert time.monotonic() < deadline
         time.sleep(0.05)
@@ -178,7 +180,7 @@ def until(done: Callable[[], bool]) -> None:
 def watching(journal: Path, out: Path, *more: str) -> Iterator[subprocess.Popen[bytes]]:
     """Run `fiveways pipeline watch` in a process of its own, which is gone at the end, and its Java with it."""
     arguments = ["pipeline", "watch", "--journal", str(journal), "--out", str(out), "--master", "local[2]", *more]
-    arguments += captures.quick()
+    arguments += captures.quick_java_options()
     code = "import sys; from tests.support import captures; sys.exit(captures.main_with_few_tables())"
     process = subprocess.Popen(  # noqa: S603  our own program
         [sys.executable, "-c", code, *arguments],
@@ -190,16 +192,16 @@ def watching(journal: Path, out: Path, *more: str) -> Iterator[subprocess.Popen[
         yield process
     finally:
         process.kill()
-        process.wait(PATIENCE)
+        process.wait(TIMEOUT)
 
 
-@pytest.mark.usefixtures("few")
+@pytest.mark.usefixtures("few_tables")
 def test_killed_stream_resumes_with_the_same_tables(spark: SparkSession, tmp_path: Path) -> None:
     journal, out = tmp_path / "journal", tmp_path / "out"
-    tape = Tape()
-    tape.open()
-    tape.calls(range(40))
-    paths = captures.split(tmp_path / "all", tape.records, 4)
+    builder = RecordBuilder()
+    builder.add_open_sessions()
+    builder.add_calls(range(40))
+    paths = captures.write_segments(tmp_path / "all", builder.records, 4)
     journal.mkdir()
     moments: list[Callable[[], bool]] = [  # while a batch is in the making, and between two of them
         (tmp_path / ".out.next" / "calls").exists,
@@ -214,8 +216,8 @@ def test_killed_stream_resumes_with_the_same_tables(spark: SparkSession, tmp_pat
             os.kill(process.pid, signal.SIGKILL)
     (journal / paths[3].name).write_bytes(paths[3].read_bytes())
     watch(spark, journal, out)
-    assert captures.tables(out) == batch(spark, journal, tmp_path / "batch")
-    assert captures.litter(out) == []
+    assert captures.read_tables(out) == batch(spark, journal, tmp_path / "batch")
+    assert captures.leftover_files(out) == []
 
 
 def segments_in(out: Path) -> int:

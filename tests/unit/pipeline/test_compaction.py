@@ -1,4 +1,4 @@
-"""When parts are merged: plain counting, without Spark."""
+"""Selection of the parts to merge, without Spark."""
 
 from fiveways.pipeline import compaction
 from fiveways.pipeline.compaction import MAX_COMPACTED_SIZE
@@ -30,15 +30,15 @@ def test_parts_of_a_past_day_are_merged() -> None:
 
 def test_number_of_parts_stays_bounded() -> None:
     parts: list[Part] = []
-    most = 0
+    max_parts = 0
     for number in range(3000):
         parts.append(part(f"s{number}", size=40_000))
         for group in compaction.groups_to_merge(parts):
-            gone = {each.name for each in group}
-            merged = compaction._merged_part(group, sum(each.size for each in group))
-            parts = [each for each in parts if each.name not in gone] + [merged]
-        most = max(most, len(parts))
-    assert most <= 40
-    assert len({each.name for each in parts}) == len(parts)
-    assert sum(each.segments for each in parts) == 3000
-    assert sum(each.rows["messages"] for each in parts) == 15_000
+            merged_names = {old.name for old in group}
+            merged = compaction._merged_part(group, sum(old.size for old in group))
+            parts = [old for old in parts if old.name not in merged_names] + [merged]
+        max_parts = max(max_parts, len(parts))
+    assert max_parts <= 40
+    assert len({one.name for one in parts}) == len(parts)
+    assert sum(one.segments for one in parts) == 3000
+    assert sum(one.rows["messages"] for one in parts) == 15_000

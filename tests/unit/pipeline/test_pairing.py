@@ -1,4 +1,4 @@
-"""One segment's pieces. What they say of calls and orphans is tested with Spark, which puts them together."""
+"""Partial calls of one segment; the resulting calls and orphans are tested with Spark."""
 
 from random import Random
 
@@ -7,7 +7,7 @@ import pytest
 
 from fiveways.pipeline import spark_schemas
 from fiveways.pipeline.pairing import PARTIAL_CALLS, pair_messages, roles
-from tests.support.reference_matching import NOON, OTHERS, Row, message, role_of, table
+from tests.support.reference_matching import NOON, OTHERS, Row, message, reference_role, table
 
 NQ: Row = {"protocol": "nq", "session": "s", "peer": "p"}
 TEXTS = ("run", "session", "peer", "protocol", "direction", "kind", "op", "id", "target", "method", "status")
@@ -26,7 +26,7 @@ MIXED = [
 
 
 def rows_of(messages: pa.Table) -> list[Row]:
-    """Return the pieces of messages as rows in one order."""
+    """Return the partial calls of messages as sorted rows."""
     rows: list[Row] = pair_messages(messages).cast(PARTIAL_CALLS).to_pylist()
     return sorted(rows, key=lambda row: (row["run"], row["op"] or "", row["scope"] or "", row["requested_at"] or 0))
 
@@ -70,7 +70,7 @@ def test_response_without_request_is_stray() -> None:
 def test_repeated_requests_are_listed() -> None:
     (row,) = rows_of(table([message(seq, "in", "call", op="7", **NQ) for seq in (3, 1, 2)]))
     assert (row["requested_seq"], row["attempts"]) == (1, 3)
-    assert [each["seq"] for each in row["more"]] == [2, 3]
+    assert [listed["seq"] for listed in row["more"]] == [2, 3]
 
 
 @pytest.mark.parametrize("seed", range(5))
@@ -80,7 +80,7 @@ def test_order_chunks_and_dictionaries_do_not_change_the_rows(seed: int) -> None
     coded = chance.sample(TEXTS, 6)
     at = sorted(chance.sample(range(len(MIXED)), 2))
     parts = (shuffled[: at[0]], shuffled[at[0] : at[1]], shuffled[at[1] :])
-    # Each part has dictionaries of its own.
+    # Each part has its own dictionaries.
     assert rows_of(pa.concat_tables([table(part, coded=coded) for part in parts])) == rows_of(table(MIXED))
 
 
@@ -100,13 +100,12 @@ def test_similar_operation_ids_are_different() -> None:
 
 
 def test_key_has_the_same_bucket_in_every_segment() -> None:
-    of: dict[tuple[object, ...], set[int]] = {}
+    buckets: dict[tuple[object, ...], set[int]] = {}
     for row in MIXED:
-        for piece in rows_of(table([row])):
-            of.setdefault(tuple(piece[name] for name in ("run", "op", "leg", "scope", "id")), set()).add(
-                piece["bucket"]
-            )
-    assert all(len(buckets) == 1 for buckets in of.values())
+        for partial_call in rows_of(table([row])):
+            key = tuple(partial_call[name] for name in ("run", "op", "leg", "scope", "id"))
+            buckets.setdefault(key, set()).add(partial_call["bucket"])
+    assert all(len(numbers) == 1 for numbers in buckets.values())
 
 
 def test_neighbouring_operations_share_a_bucket() -> None:
@@ -122,8 +121,8 @@ def test_roles_equal_reference_matching(protocol: str, direction: str) -> None:
     )
     kinds += " topic_closed set unset discover description attachment hello welcome goodbye error ping other"
     for kind in kinds.split():
-        wanted = role_of(message(1, direction, kind, protocol=protocol))
-        assert roles.ROLE_NAMES[roles.message_role(kind, direction, protocol)] == (wanted or "")
+        expected = reference_role(message(1, direction, kind, protocol=protocol))
+        assert roles.ROLE_NAMES[roles.message_role(kind, direction, protocol)] == (expected or "")
 
 
 def test_messages_have_the_columns_needed_for_pairing() -> None:

@@ -1,4 +1,4 @@
-"""What is said of a query before Spark starts: what is wrong for certain, and of nothing else a word."""
+"""Checks of a query before Spark starts: certain errors are rejected, and nothing else."""
 
 from pathlib import Path
 
@@ -106,9 +106,9 @@ def test_directory_without_tables_is_rejected(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     (tmp_path / "empty").mkdir()
     for name, sentence in {
-        "none": "there is no directory .*none; `fiveways pipeline run --out .*none` makes tables in it",
-        "file": "file is no directory",
-        "empty": "empty has no tables; `fiveways pipeline run --out .*empty` makes them",
+        "none": "directory .*none does not exist; create it with `fiveways pipeline run --out .*none`",
+        "file": "file is not a directory",
+        "empty": "empty has no tables; create them with `fiveways pipeline run --out .*empty`",
     }.items():
         with pytest.raises(PipelineError, match=sentence):
             read_table_columns(tmp_path / name)

@@ -1,4 +1,4 @@
-"""Ranges of records, held against plain sets."""
+"""Ranges of records, compared with sets."""
 
 from itertools import pairwise
 from pathlib import Path
@@ -18,8 +18,8 @@ def ranges(numbers: set[int]) -> IntRanges:
     return IntRanges.from_sorted(np.array(sorted(numbers), np.int64))
 
 
-def numbers(found: IntRanges) -> set[int]:
-    pairs = list(zip(found.first.tolist(), found.last.tolist(), strict=True))
+def numbers(int_ranges: IntRanges) -> set[int]:
+    pairs = list(zip(int_ranges.first.tolist(), int_ranges.last.tolist(), strict=True))
     assert pairs == sorted(pairs)
     assert all(end + 1 < begin for (_, end), (begin, _) in pairwise(pairs))
     return {number for first, last in pairs for number in range(first, last + 1)}
@@ -35,9 +35,9 @@ def batch(records: list[Record]) -> pa.RecordBatch:
     return pa.RecordBatch.from_arrays(columns, names=["node", "run", "seq"])
 
 
-def taken(seqs: RecordRanges, records: list[Record], without: RecordRanges | None = None) -> list[Record]:
-    found = seqs.add_new(batch(records), without or RecordRanges())
-    return list(zip(*(found.column(name).to_pylist() for name in ("node", "run", "seq")), strict=True))
+def new_records(known: RecordRanges, records: list[Record], excluded: RecordRanges | None = None) -> list[Record]:
+    added = known.add_new(batch(records), excluded or RecordRanges())
+    return list(zip(*(added.column(name).to_pylist() for name in ("node", "run", "seq")), strict=True))
 
 
 @pytest.mark.parametrize("seed", range(20))
@@ -58,18 +58,18 @@ def test_each_record_is_new_once(seed: int, tmp_path: Path) -> None:
     keys: list[tuple[str | None, str]] = [("n", "r"), ("n", "r2"), (None, "r"), ("m", "r")][: chance.randint(1, 4)]
     seqs, seen, left_out = RecordRanges(), set[Record](), RecordRanges()
     others = [(*chance.choice(keys), chance.randrange(50)) for _ in range(chance.randrange(20))]
-    taken(left_out, others)
+    new_records(left_out, others)
     for _ in range(4):
         records = [(*chance.choice(keys), chance.randrange(50)) for _ in range(chance.randrange(30))]
         if chance.random() < 0.5:
             records.sort(key=lambda record: record[2])
-        wanted = [each for each in dict.fromkeys(records) if each not in seen and each not in others]
-        assert taken(seqs, records, left_out) == wanted
-        seen.update(wanted)
+        expected = [record for record in dict.fromkeys(records) if record not in seen and record not in others]
+        assert new_records(seqs, records, left_out) == expected
+        seen.update(expected)
     parquet.write_table(seqs.to_table(), tmp_path / "one.parquet")
     assert seqs.to_table().schema == SCHEMA
     back = RecordRanges.read([tmp_path / "one.parquet", tmp_path / "none.parquet"])
-    assert taken(back, sorted(seen, key=repr)) == []
+    assert new_records(back, sorted(seen, key=repr)) == []
     assert bool(back) == bool(seen)
     assert not back.difference(seqs)
     assert bool(back.intersection(left_out)) is False
@@ -77,8 +77,8 @@ def test_each_record_is_new_once(seed: int, tmp_path: Path) -> None:
 
 def test_records_of_another_run_or_node_are_different() -> None:
     seqs = RecordRanges()
-    assert taken(seqs, [("n", "r", 1), ("n", "r", 2)]) == [("n", "r", 1), ("n", "r", 2)]
-    assert taken(seqs, [("n", "r2", 1), ("m", "r", 2), (None, "r", 2), ("n", "r", 2)]) == [
+    assert new_records(seqs, [("n", "r", 1), ("n", "r", 2)]) == [("n", "r", 1), ("n", "r", 2)]
+    assert new_records(seqs, [("n", "r2", 1), ("m", "r", 2), (None, "r", 2), ("n", "r", 2)]) == [
         ("n", "r2", 1),
         ("m", "r", 2),
         (None, "r", 2),

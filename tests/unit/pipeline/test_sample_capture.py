@@ -1,4 +1,4 @@
-"""A made-up capture: frames that the protocols take for their own, and a truth that fits them."""
+"""Sample captures: the protocols decode their frames, and the expected tables agree with their records."""
 
 from collections import Counter
 from collections.abc import Callable
@@ -38,8 +38,8 @@ FRAMES: Final = 12_000
 Rows = list[dict[str, object]]
 
 
-def again_nq(packet: Packet) -> tuple[int, bytes]:
-    """The number of messages in a packet of NQ, and what our own code writes for them."""
+def reencode_nq(packet: Packet) -> tuple[int, bytes]:
+    """Return the number of messages in an NQ packet, and their encoding by the protocol's own code."""
     messages = nq.decode(packet, LIMITS)
     for message in messages:
         if isinstance(message, nq.Bad):
@@ -48,21 +48,21 @@ def again_nq(packet: Packet) -> tuple[int, bytes]:
     return len(messages), written if packet.payload[:1] == b"{" else b"[%b]" % written
 
 
-AGAIN: Final[dict[str, Callable[[Packet], tuple[int, bytes]]]] = {
+REENCODERS: Final[dict[str, Callable[[Packet], tuple[int, bytes]]]] = {
     "umq36": lambda packet: (1, umq36.encode(umq36.decode(packet, LIMITS)).payload),
     "umq": lambda packet: (1, umq.encode(umq.decode(packet, LIMITS)).payload),
     "lrpm-json": lambda packet: (1, JSON_CODEC.encode(JSON_CODEC.decode(packet, LIMITS)).payload),
     "lrpm-cbor": lambda packet: (1, CBOR_CODEC.encode(CBOR_CODEC.decode(packet, LIMITS)).payload),
     "mqtt-rpc": lambda packet: (1, mqtt.encode(mqtt.decode(packet, LIMITS)[0]).payload),
-    "nq": again_nq,
+    "nq": reencode_nq,
 }
 
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    place = tmp_path_factory.mktemp("sample")
-    generate(place / "journal", place / "truth", Options(FRAMES, segment=5000, block=7000))
-    return place
+    directory = tmp_path_factory.mktemp("sample")
+    generate(directory / "journal", directory / "truth", Options(FRAMES, segment=5000, block=7000))
+    return directory
 
 
 @pytest.fixture(scope="module")
@@ -73,40 +73,40 @@ def records(folder: Path) -> pa.Table:
 @pytest.fixture(scope="module")
 def frames(records: pa.Table) -> Rows:
     rows: Rows = records.to_pylist()
-    # A publication over MQTT is its plain content.
+    # A publication over MQTT has no protocol frame.
     bridged = [row for row in rows if row["protocol"] == "mqtt-rpc" and str(row["op"] or "").startswith("p")]
     return [row for row in rows if row["kind"] in ("text", "binary") and row not in bridged]
 
 
-def unread(folder: Path) -> set[int]:
+def quarantined(folder: Path) -> set[int]:
     return set(pq.read_table(folder / "truth" / "quarantine.parquet")["seq"].to_pylist())
 
 
 def test_segments_have_the_journal_schema(folder: Path, records: pa.Table) -> None:
     assert records.schema.equals(SCHEMA, check_metadata=True)
     assert records["seq"].to_pylist() == list(range(FRAMES))
-    sizes = [pq.read_metadata(each).num_rows for each in sorted((folder / "journal").glob("*.parquet"))]
+    sizes = [pq.read_metadata(path).num_rows for path in sorted((folder / "journal").glob("*.parquet"))]
     assert sizes == [5000, 5000, 2000]
 
 
 def test_protocols_decode_all_frames_except_quarantined_ones(folder: Path, frames: Rows) -> None:
-    refused, odd, plain = set(), Counter[str](), Counter[str]()
+    rejected, changed, equal = set(), Counter[str](), Counter[str]()
     for row in frames:
         payload, protocol = row["payload"], str(row["protocol"])
         if not isinstance(payload, bytes):
-            refused.add(row["seq"])
+            rejected.add(row["seq"])
             continue
         try:
-            count, written = AGAIN[protocol](Packet(payload, row["kind"] == "text", str(row["channel"] or "")))
+            count, written = REENCODERS[protocol](Packet(payload, row["kind"] == "text", str(row["channel"] or "")))
         except RemoteProtocolError:
-            refused.add(row["seq"])
+            rejected.add(row["seq"])
             continue
         ops = split_ops(str(row["op"]) if row["op"] else None, count)
         assert len(ops) == count
-        (plain if written == payload else odd)[protocol] += 1
-    assert refused == unread(folder)
-    assert set(odd) == set(plain) == set(ENCODINGS)
-    assert odd.total() < 0.03 * plain.total()
+        (equal if written == payload else changed)[protocol] += 1
+    assert rejected == quarantined(folder)
+    assert set(changed) == set(equal) == set(ENCODINGS)
+    assert changed.total() < 0.03 * equal.total()
 
 
 def test_equal_options_give_equal_bytes(folder: Path, tmp_path: Path) -> None:
@@ -129,7 +129,7 @@ def test_disorder_of_times_is_bounded(records: pa.Table) -> None:
 
 def test_some_operations_span_segments(folder: Path) -> None:
     paths = sorted((folder / "journal").glob("*.parquet"))
-    first, second = ({each for each in pq.read_table(path)["op"].to_pylist() if each} for path in paths[:2])
+    first, second = ({op for op in pq.read_table(path)["op"].to_pylist() if op} for path in paths[:2])
     assert first & second
 
 
@@ -189,9 +189,9 @@ def test_failure_codes_equal_those_of_the_bridges() -> None:
 
 def test_numbers_are_encoded_as_on_the_wire() -> None:
     small = np.array([256, 65535, 65536, 2**32 - 1])
-    assert cbor_uint(small).to_pylist() == [cbor.write(int(each)) for each in small]
+    assert cbor_uint(small).to_pylist() == [cbor.write(int(number)) for number in small]
     many = np.array([SMALLEST_36, SMALLEST_36 + 12345, 36**6 - 1])
-    assert base36(many).to_pylist() == [wire36.write(int(each)).encode() for each in many]
+    assert base36(many).to_pylist() == [wire36.write(int(number)).encode() for number in many]
     large = np.array([1, 127, 128, 300, 2**63, 2**64 - 1], np.uint64)
-    packets = [mqtt.encode(mqtt.Request("t", int(each), "x", b"", eos=True)).payload for each in large]
+    packets = [mqtt.encode(mqtt.Request("t", int(number), "x", b"", eos=True)).payload for number in large]
     assert [packet[1 : packet.index(b"\x12")] for packet in packets] == varint(large).to_pylist()

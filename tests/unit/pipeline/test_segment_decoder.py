@@ -1,4 +1,4 @@
-"""One segment, from records to files; Spark is not asked."""
+"""Decoding of one segment into files, without Spark."""
 
 from pathlib import Path
 
@@ -9,17 +9,17 @@ from pyarrow import parquet
 from fiveways.pipeline import segment_decoder
 from fiveways.pipeline.segment_decoder import SCHEMAS, DecodeTask, SegmentSummary
 from tests.support import captures
-from tests.support.captures import DAY, NOON, SECOND, Tape
+from tests.support.captures import DAY, NOON, SECOND, RecordBuilder
 
 
 @pytest.fixture
 def segment(tmp_path: Path) -> Path:
-    tape = Tape()
-    tape.open()
-    tape.calls(range(1, 11))
-    tape.at = NOON + DAY
-    tape.put("caller", "in", payload=b"\x00 what")
-    return captures.write(tmp_path / "journal", tape.records, 1)
+    builder = RecordBuilder()
+    builder.add_open_sessions()
+    builder.add_calls(range(1, 11))
+    builder.at = NOON + DAY
+    builder.add("caller", "in", payload=b"\x00 what")
+    return captures.write_segment(tmp_path / "journal", builder.records, 1)
 
 
 def run(segment: Path, **more: int | bool | None) -> SegmentSummary:
@@ -31,11 +31,11 @@ def read(segment: Path, table: str) -> pa.Table:
 
 
 def test_summary_counts_records_dates_and_rows(segment: Path) -> None:
-    found = run(segment)
-    assert (found.records, found.late, found.error) == (43, 0, "")
-    assert found.dates == ["2026-03-03", "2026-03-04"]
-    assert (found.first_at, found.last_at) == (NOON + SECOND // 1000, NOON + DAY + SECOND // 1000)
-    assert found.rows == {
+    summary = run(segment)
+    assert (summary.records, summary.late, summary.error) == (43, 0, "")
+    assert summary.dates == ["2026-03-03", "2026-03-04"]
+    assert (summary.first_at, summary.last_at) == (NOON + SECOND // 1000, NOON + DAY + SECOND // 1000)
+    assert summary.rows == {
         "messages": 40,
         "quarantine": 1,
         "late": 0,
@@ -44,7 +44,7 @@ def test_summary_counts_records_dates_and_rows(segment: Path) -> None:
         "_buckets": 1,
         "_seqs": 1,
     }
-    assert found.size > 0
+    assert summary.size > 0
 
 
 def test_files_have_declared_columns_with_plain_text_type(segment: Path) -> None:
@@ -57,11 +57,10 @@ def test_files_have_declared_columns_with_plain_text_type(segment: Path) -> None
 
 def test_table_without_rows_has_no_file(segment: Path) -> None:
     run(segment)
-    left = sorted(
-        str(each.relative_to(segment.parents[1] / "next")) for each in (segment.parents[1] / "next").rglob("*")
-    )
+    directory = segment.parents[1] / "next"
+    names = sorted(str(path.relative_to(directory)) for path in directory.rglob("*"))
     expected = [f"{table}/p1.parquet" for table in ("_buckets", "_marks", "_pieces", "_seqs", "messages", "quarantine")]
-    assert [each for each in left if "/" in each] == expected
+    assert [name for name in names if "/" in name] == expected
 
 
 def test_repeated_task_gives_the_same_files(segment: Path) -> None:
@@ -79,9 +78,9 @@ def test_records_outside_the_time_range_are_excluded(segment: Path) -> None:
 
 def test_late_records_are_separated_and_decoded_on_request(segment: Path) -> None:
     watermark = NOON + SECOND
-    found = run(segment, watermark=watermark)
-    assert (found.records, found.late, found.dates) == (43, 42, ["2026-03-04"])
-    assert found.rows["messages"] == 0
+    summary = run(segment, watermark=watermark)
+    assert (summary.records, summary.late, summary.dates) == (43, 42, ["2026-03-04"])
+    assert summary.rows["messages"] == 0
     late = read(segment, "late")
     assert late.column_names == SCHEMAS["late"].names
     assert set(late.column("watermark").to_pylist()) == {watermark}
@@ -91,9 +90,9 @@ def test_late_records_are_separated_and_decoded_on_request(segment: Path) -> Non
 
 def test_unreadable_segment_gives_an_error_text(segment: Path) -> None:
     segment.write_bytes(segment.read_bytes()[:-20])
-    found = run(segment)
-    assert str(segment) in found.error
-    assert "Parquet" in found.error
+    summary = run(segment)
+    assert str(segment) in summary.error
+    assert "Parquet" in summary.error
 
 
 def test_large_segment_is_decoded_in_slices(segment: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -102,16 +101,16 @@ def test_large_segment_is_decoded_in_slices(segment: Path, monkeypatch: pytest.M
     monkeypatch.setattr("fiveways.journal.reader.BATCH_RECORDS", 7)
     sliced = run(segment)
     assert sliced.rows["messages"] == whole.rows["messages"]
-    # What is in two slices is in two rows, as if it were in two segments.
+    # An operation in two slices gives two rows, like one in two segments.
     assert sliced.rows["_pieces"] > whole.rows["_pieces"]
     assert sum(read(segment, "_pieces").column("attempts").to_pylist()) == 10
 
 
 def test_merge_parts_replaces_files_by_one(segment: Path) -> None:
-    into = segment.parents[1] / "next"
+    directory = segment.parents[1] / "next"
     for part in ("a", "b"):
-        segment_decoder.decode_segment(DecodeTask(str(segment), part, str(into)))
-    size = segment_decoder.merge_parts("m", ["a", "b", "never"], str(into))
-    assert sorted(each.name for each in (into / "messages").iterdir()) == ["m.parquet"]
-    assert len(parquet.read_table(into / "messages" / "m.parquet")) == 80
-    assert size == sum(each.stat().st_size for each in into.rglob("m.parquet"))
+        segment_decoder.decode_segment(DecodeTask(str(segment), part, str(directory)))
+    size = segment_decoder.merge_parts("m", ["a", "b", "never"], str(directory))
+    assert sorted(path.name for path in (directory / "messages").iterdir()) == ["m.parquet"]
+    assert len(parquet.read_table(directory / "messages" / "m.parquet")) == 80
+    assert size == sum(path.stat().st_size for path in directory.rglob("m.parquet"))

@@ -1,16 +1,16 @@
-"""The order in which segments landed, and what is late: without Spark."""
+"""Order of arrival of segments, and their watermarks, without Spark."""
 
 from pathlib import Path
 
 from fiveways.pipeline.segment_log import SegmentLog, log_new_segments, newest_record_time
 from tests.support import captures
-from tests.support.captures import NOON, SECOND, Tape
+from tests.support.captures import NOON, SECOND, RecordBuilder
 
 
 def segment(folder: Path, number: int, at: int, run: str = "r1") -> Path:
-    tape = Tape(run=run, at=at - 1_000_000)
-    tape.put("s", "in", payload=b"?")
-    return captures.write(folder, tape.records, number, run)
+    builder = RecordBuilder(run=run, at=at - 1_000_000)
+    builder.add("s", "in", payload=b"?")
+    return captures.write_segment(folder, builder.records, number, run)
 
 
 def test_each_segment_is_logged_once(tmp_path: Path) -> None:
@@ -66,5 +66,5 @@ def test_unreadable_segment_is_logged_with_its_error(tmp_path: Path) -> None:
 
 
 def test_segment_without_records_has_no_newest_time(tmp_path: Path) -> None:
-    path = captures.write(tmp_path, [], 1)
+    path = captures.write_segment(tmp_path, [], 1)
     assert newest_record_time(str(path)) == (None, "")

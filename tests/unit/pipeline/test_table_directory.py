@@ -1,4 +1,4 @@
-"""The directory of the tables, without any Spark."""
+"""Output directory of the tables, without Spark."""
 
 import grp
 import os
@@ -20,7 +20,7 @@ from fiveways.pipeline.table_directory import TableDirectory
 SCHEMA = pa.schema([("n", pa.int64())])
 
 
-def step(out: TableDirectory, name: str, *kept: str) -> None:
+def commit_table(out: TableDirectory, name: str, *kept: str) -> None:
     out.begin_next()
     out.carry_over("t", kept)
     parquet.write_table(pa.table({"n": [1]}), out.next_path / "t" / f"{name}.parquet")
@@ -30,33 +30,33 @@ def step(out: TableDirectory, name: str, *kept: str) -> None:
 def test_carried_over_files_are_linked_and_others_are_deleted(tmp_path: Path) -> None:
     out = TableDirectory(tmp_path / "out")
     with out.lock():
-        step(out, "a")
+        commit_table(out, "a")
         inode = (out.path / "t" / "a.parquet").stat().st_ino
-        step(out, "b", "a.parquet")
+        commit_table(out, "b", "a.parquet")
         assert out.files("t") == ["a.parquet", "b.parquet"]
         assert (out.path / "t" / "a.parquet").stat().st_ino == inode
-        step(out, "c", "b.parquet")
+        commit_table(out, "c", "b.parquet")
     assert out.files("t") == ["b.parquet", "c.parquet"]
-    found = out.read_state()
-    assert found is not None
-    assert found.journal == "c"
-    assert sorted(each.name for each in tmp_path.iterdir()) == [".out.lock", "out"]
+    state = out.read_state()
+    assert state is not None
+    assert state.journal == "c"
+    assert sorted(path.name for path in tmp_path.iterdir()) == [".out.lock", "out"]
 
 
 def modes(folder: Path) -> set[tuple[bool, int]]:
-    found = [folder, *folder.rglob("*")]
-    return {(path.is_dir(), stat.S_IMODE(path.stat().st_mode)) for path in found}
+    paths = [folder, *folder.rglob("*")]
+    return {(path.is_dir(), stat.S_IMODE(path.stat().st_mode)) for path in paths}
 
 
 def test_tables_are_private_unless_a_group_is_set(tmp_path: Path) -> None:
     private = TableDirectory(tmp_path / "out")
     with private.lock():
-        step(private, "a")
+        commit_table(private, "a")
         assert modes(private.path) == {(True, 0o700), (False, 0o600)}
     group = grp.getgrgid(max(os.getgroups(), default=os.getegid())).gr_name
     shared = TableDirectory(tmp_path / "out", permissions_for_group(group))
     with shared.lock():
-        step(shared, "b", "a.parquet")
+        commit_table(shared, "b", "a.parquet")
     assert modes(shared.path) == {(True, 0o2750), (False, 0o640)}
     assert {path.group() for path in [shared.path, *shared.path.rglob("*")]} == {group}
 
@@ -64,7 +64,7 @@ def test_tables_are_private_unless_a_group_is_set(tmp_path: Path) -> None:
 def test_dead_run_leaves_tables_and_its_remains_are_removed(tmp_path: Path) -> None:
     out = TableDirectory(tmp_path / "out")
     with out.lock():
-        step(out, "a")
+        commit_table(out, "a")
         out.begin_next()
         out.carry_over("t", ["a.parquet"])
         (out.next_path / "t" / "half.parquet").write_bytes(b"PAR1")
@@ -79,8 +79,8 @@ def test_two_renames_replace_an_unsupported_exchange(tmp_path: Path, monkeypatch
     monkeypatch.setattr(table_directory, "_exchange_directories", lambda *_: False)
     out = TableDirectory(tmp_path / "out")
     with out.lock():
-        step(out, "a")
-        step(out, "b")
+        commit_table(out, "a")
+        commit_table(out, "b")
     assert out.files("t") == ["b.parquet"]
     assert not (tmp_path / ".out.old").exists()
 
@@ -88,7 +88,7 @@ def test_two_renames_replace_an_unsupported_exchange(tmp_path: Path, monkeypatch
 def test_interrupted_replacement_is_recovered(tmp_path: Path) -> None:
     out = TableDirectory(tmp_path / "out")
     with out.lock():
-        step(out, "a")
+        commit_table(out, "a")
     out.path.rename(tmp_path / ".out.old")
     with out.lock():
         assert out.files("t") == ["a.parquet"]
@@ -98,7 +98,7 @@ def test_second_run_is_rejected_while_locked(tmp_path: Path) -> None:
     first, second = TableDirectory(tmp_path / "out"), TableDirectory(tmp_path / "out")
     with (
         first.lock(),
-        pytest.raises(TablesLocked, match=rf"another run is at work on {tmp_path}/out \(process {os.getpid()}\)"),
+        pytest.raises(TablesLocked, match=rf"another run is writing {tmp_path}/out \(process {os.getpid()}\)"),
         second.lock(),
     ):
         pass
@@ -111,7 +111,7 @@ def test_lock_of_killed_process_is_released(tmp_path: Path) -> None:
         "import os, sys; from pathlib import Path; from fiveways.pipeline.table_directory import TableDirectory\n"
         "with TableDirectory(Path(sys.argv[1])).lock(): os._exit(9)"
     )
-    done = subprocess.run(  # noqa: S603  our own code
+    done = subprocess.run(  # noqa: S603  own code
         [sys.executable, "-c", code, str(tmp_path / "out")],
         env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
         check=False,
@@ -131,7 +131,7 @@ def test_directory_with_other_content_is_not_replaced(tmp_path: Path, is_file: b
         path.mkdir()
         (path / "thesis.txt").write_text("mine")
     with (
-        pytest.raises(PipelineError, match="is no directory" if is_file else "holds other things"),
+        pytest.raises(PipelineError, match="is not a directory" if is_file else "has files that are not tables"),
         TableDirectory(path).lock(),
     ):
         pass
@@ -143,7 +143,7 @@ def test_empty_directory_is_accepted(tmp_path: Path) -> None:
     out = TableDirectory(tmp_path / "out")
     with out.lock():
         assert out.read_state() is None
-        step(out, "a")
+        commit_table(out, "a")
     assert out.files("t") == ["a.parquet"]
 
 

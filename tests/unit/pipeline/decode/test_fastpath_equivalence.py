@@ -17,7 +17,7 @@ from fiveways.protocols import registry
 from tests.support import sample_records
 from tests.support.sample_captures.capture import generate
 from tests.support.sample_captures.options import Options
-from tests.support.sample_records import assert_alike, batch, row
+from tests.support.sample_records import assert_paths_agree, batch, row
 
 PROTOCOLS = list(registry.PROTOCOLS)
 TOKENS = [
@@ -184,23 +184,23 @@ def trap_rows() -> list[dict[str, Any]]:
 
 
 def test_vectors_decode_equally_on_both_paths() -> None:
-    told = assert_alike(sample_records.from_vectors())
+    told = assert_paths_agree(sample_records.vector_rows())
     assert len(told.messages) > 10_000
     assert len(told.quarantine) > 1_000
 
 
 def test_shuffled_vectors_decode_equally_on_both_paths() -> None:
-    rows = list(sample_records.from_vectors())
+    rows = list(sample_records.vector_rows())
     Random(3).shuffle(rows)
-    assert_alike(rows[:6000])
+    assert_paths_agree(rows[:6000])
 
 
 def test_fuzzer_finds_decode_equally_on_both_paths() -> None:
-    assert_alike(sample_records.from_finds())
+    assert_paths_agree(sample_records.fuzzer_find_rows())
 
 
 def test_edge_cases_decode_equally_on_both_paths() -> None:
-    assert_alike(trap_rows())
+    assert_paths_agree(trap_rows())
 
 
 @pytest.mark.parametrize("protocol", PROTOCOLS)
@@ -209,7 +209,7 @@ def test_edge_case_between_good_frames_decodes_equally(protocol: str) -> None:
     channel = "/a" if protocol == "mqtt-rpc" else None
     good = TRAPS[protocol][0]
     for payload in TRAPS[protocol]:
-        assert_alike([row(protocol, each, "out", channel=channel) for each in (good, payload, good, payload)])
+        assert_paths_agree([row(protocol, each, "out", channel=channel) for each in (good, payload, good, payload)])
 
 
 @pytest.mark.parametrize("protocol", PROTOCOLS)
@@ -218,7 +218,7 @@ def test_edge_case_between_good_frames_decodes_equally(protocol: str) -> None:
 def test_damaged_frames_decode_equally_on_both_paths(protocol: str, data: st.DataObject) -> None:
     seeds = [packet.payload for packet in sample_records.packets(protocol)] + TRAPS[protocol]
     rows = [damaged(protocol, seeds, data) for _ in range(data.draw(st.integers(1, 8)))]
-    assert_alike(rows)
+    assert_paths_agree(rows)
 
 
 def damaged(protocol: str, seeds: list[bytes], data: st.DataObject) -> dict[str, Any]:
@@ -246,7 +246,7 @@ def damaged(protocol: str, seeds: list[bytes], data: st.DataObject) -> dict[str,
 
 def test_many_damaged_frames_decode_equally_on_both_paths() -> None:
     random = Random(11)
-    pool = sample_records.from_vectors() + 3 * trap_rows()
+    pool = sample_records.vector_rows() + 3 * trap_rows()
     rows = []
     for each in random.choices(pool, k=6000):
         payload = bytearray(each["payload"])
@@ -254,7 +254,7 @@ def test_many_damaged_frames_decode_equally_on_both_paths() -> None:
             at = random.randrange(len(payload) + 1)
             payload[at : at + random.randrange(3)] = random.choice([*TOKENS, bytes([random.randrange(256)])])
         rows.append({**each, "payload": bytes(payload), "size": len(payload)})
-    assert_alike(rows)
+    assert_paths_agree(rows)
 
 
 @pytest.mark.parametrize("ops", [True, False])
@@ -301,6 +301,6 @@ def test_common_frames_take_the_fast_path(protocol: str) -> None:
     """Without this, a quick way that is never sure would pass all of the above."""
     frames = [frame for pair in COMMON[protocol] for frame in zip(pair, ("in", "out"), strict=True)]
     rows = [row(protocol, payload, direction, channel="/a", op="5") for payload, direction in frames]
-    assert_alike(rows)
+    assert_paths_agree(rows)
     ((_, told),) = _scan_groups(PreparedBatch(normalize_batch(batch(rows))), StringTables(), 1)
     assert [rows[place]["payload"] for place in np.flatnonzero(~told.is_decoded)] == []

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from fiveways.pipeline.decode.message_row import STATUS_OF_REASON
-from tests.support.sample_records import assert_alike, row
+from tests.support.sample_records import assert_paths_agree, row
 
 IN, OUT = "in", "out"
 OK = {"status": "result"}
@@ -323,7 +323,7 @@ def test_frame_decodes_to_expected_row(
     target: str | None,
     more: dict[str, Any],
 ) -> None:
-    told = assert_alike([row(protocol, frame, direction, channel="/svc" if protocol == "mqtt-rpc" else None)])
+    told = assert_paths_agree([row(protocol, frame, direction, channel="/svc" if protocol == "mqtt-rpc" else None)])
     assert told.quarantine.to_pylist() == []
     (found,) = told.messages.to_pylist()
     expected = {"kind": kind, "id": identifier, "target": target} | more
@@ -343,7 +343,7 @@ def test_cbor_and_json_frames_decode_to_equal_rows() -> None:
     for direction, frame, *_ in LRPM:
         message = JSON_CODEC.decode(Packet(frame), Limits())
         again = CBOR_CODEC.encode(message).payload
-        json_row = assert_alike([row("lrpm-json", frame, direction)]).messages.to_pylist()[0]
-        cbor_row = assert_alike([row("lrpm-cbor", again, direction)]).messages.to_pylist()[0]
+        json_row = assert_paths_agree([row("lrpm-json", frame, direction)]).messages.to_pylist()[0]
+        cbor_row = assert_paths_agree([row("lrpm-cbor", again, direction)]).messages.to_pylist()[0]
         for name in ("kind", "id", "target", "method", "topic", "status", "reason", "code"):
             assert cbor_row[name] == json_row[name], (frame, name)

@@ -10,17 +10,17 @@ from fiveways.pipeline import spark_schemas
 from fiveways.pipeline.decode import decode
 from fiveways.protocols import registry
 from tests.support import sample_records
-from tests.support.sample_records import assert_alike, batch, row
+from tests.support.sample_records import assert_paths_agree, batch, row
 
 BATCH = b'[{"t":"a","r":"1","d":1},{"a":"b","i":["2","3"],"d":null},{"i":"c"}]'
 
 
 def told(rows: list[dict[str, Any]], *names: str) -> list[tuple[Any, ...]]:
-    return [tuple(each[name] for name in names) for each in assert_alike(rows).messages.to_pylist()]
+    return [tuple(each[name] for name in names) for each in assert_paths_agree(rows).messages.to_pylist()]
 
 
 def test_decoded_tables_have_the_documented_columns() -> None:
-    found = decode(batch([row("umq", b"R1\nx"), row("umq", b""), {**sample_records.ROOT, "kind": "open"}]))
+    found = decode(batch([row("umq", b"R1\nx"), row("umq", b""), {**sample_records.RECORD, "kind": "open"}]))
     for table, columns in zip(
         found, (spark_schemas.MESSAGES, spark_schemas.QUARANTINE, spark_schemas.MARKS), strict=True
     ):
@@ -50,7 +50,7 @@ def test_operation_of_a_single_message(op: str | None, expected: str | None) -> 
 
 
 def test_invalid_message_does_not_affect_others_of_its_frame() -> None:
-    found = assert_alike([row("nq", b'[{"i":"a"},{"q":1},{"i":"b"}]', op="1 2 3")])
+    found = assert_paths_agree([row("nq", b'[{"i":"a"},{"q":1},{"i":"b"}]', op="1 2 3")])
     assert [(each["part"], each["target"], each["op"]) for each in found.messages.to_pylist()] == [
         (0, "a", "1"),
         (1, "b", "3"),
@@ -80,10 +80,10 @@ def test_publications_on_bridged_topics_are_decoded_without_payload() -> None:
 
 def test_marks_keep_kind_and_reason() -> None:
     marks = [
-        {**sample_records.ROOT, "kind": kind, "reason": f"why {kind}", "op": "p1"}
+        {**sample_records.RECORD, "kind": kind, "reason": f"why {kind}", "op": "p1"}
         for kind in sorted(schema.MARKER_KINDS)
     ]
-    found = assert_alike([row("umq", b"R1\nx"), *marks])
+    found = assert_paths_agree([row("umq", b"R1\nx"), *marks])
     assert [(each["kind"], each["reason"], each["seq"]) for each in found.marks.to_pylist()] == [
         ("close", "why close", 1),
         ("deny", "why deny", 2),
@@ -94,7 +94,7 @@ def test_marks_keep_kind_and_reason() -> None:
 
 
 def test_unreadable_frames_keep_their_first_bytes_and_reason() -> None:
-    found = assert_alike(
+    found = assert_paths_agree(
         [row("lrpm-json", b"\x01" * 300, op="3", channel="c"), row("xyz", b"?"), row("umq", b"x", kind="odd")]
     )
     first, *others = found.quarantine.to_pylist()
@@ -105,7 +105,7 @@ def test_unreadable_frames_keep_their_first_bytes_and_reason() -> None:
 
 @pytest.mark.parametrize("protocol", registry.PROTOCOLS)
 def test_omitted_payload_goes_to_quarantine(protocol: str) -> None:
-    (found,) = assert_alike([row(protocol, None, size=9)]).quarantine.to_pylist()
+    (found,) = assert_paths_agree([row(protocol, None, size=9)]).quarantine.to_pylist()
     assert (found["reason"], found["payload"], found["size"]) == ("payload left out", None, 9)
 
 
@@ -139,7 +139,7 @@ CUT = [
 def test_truncated_frame_is_decoded_as_far_as_possible(
     protocol: str, payload: bytes, kind: str | None, identifier: str | None, method: str | None
 ) -> None:
-    found = assert_alike([row(protocol, payload, size=len(payload) + 20, channel="/s", op="1")])
+    found = assert_paths_agree([row(protocol, payload, size=len(payload) + 20, channel="/s", op="1")])
     if kind is None:
         assert [each["reason"] for each in found.quarantine.to_pylist()] == ["payload cut"]
         return
@@ -151,10 +151,10 @@ def test_truncated_frame_is_decoded_as_far_as_possible(
 def test_every_prefix_of_a_frame_is_decoded_or_quarantined() -> None:
     rows = [
         {**each, "payload": each["payload"][:end], "size": len(each["payload"])}
-        for each in sample_records.from_vectors()[::40]
+        for each in sample_records.vector_rows()[::40]
         for end in range(min(len(each["payload"]), 40))
     ]
-    found = assert_alike(rows)
+    found = assert_paths_agree(rows)
     assert len(found.messages) + len(found.quarantine) == len(rows)
 
 
@@ -188,7 +188,7 @@ def test_slice_of_a_batch_decodes_only_its_rows() -> None:
 
 def test_surrogate_halves_become_question_marks() -> None:
     """A text that UTF-8 cannot hold is no reason to lose a frame."""
-    found = assert_alike([row("nq", b'{"t":"a","r":"\\ud800x","d":1}')])
+    found = assert_paths_agree([row("nq", b'{"t":"a","r":"\\ud800x","d":1}')])
     assert len(found.messages) + len(found.quarantine) == 1
 
 

@@ -30,19 +30,21 @@ HANDLERS = re.compile(r"^on", re.IGNORECASE)
 
 @pytest.mark.parametrize("hostile", HOSTILE)
 def test_hostile_name_is_escaped_everywhere(tmp_path: Path, hostile: str) -> None:
-    found = report_tables.read(report_tables.write_all(tmp_path, report_tables.named(hostile)))
-    tame = report_tables.read(report_tables.write_all(tmp_path / "tame", report_tables.named("x" * len(hostile))))
-    assert [each.tag for each in found.root.iter()] == [each.tag for each in tame.root.iter()]
-    for each in found.root.iter():
+    page = report_tables.parse_report(report_tables.write_all(tmp_path, report_tables.rows_named(hostile)))
+    tame = report_tables.parse_report(
+        report_tables.write_all(tmp_path / "tame", report_tables.rows_named("x" * len(hostile)))
+    )
+    assert [each.tag for each in page.root.iter()] == [each.tag for each in tame.root.iter()]
+    for each in page.root.iter():
         assert not [key for key in each.keys() if HANDLERS.match(key)]  # noqa: SIM118  an element is no mapping
         assert each.get("href", "#").startswith("#")
         assert each.get("src") is None
-    assert found.html.count("<script") == 1
-    assert not re.search(r"[\x00-\x09\x0b-\x1f\u202e\u2028\ufeff]", found.html)
+    assert page.html.count("<script") == 1
+    assert not re.search(r"[\x00-\x09\x0b-\x1f\u202e\u2028\ufeff]", page.html)
 
 
 def test_policy_allows_only_the_own_script_and_no_requests(tmp_path: Path) -> None:
-    html = render_directory(report_tables.write_all(tmp_path, report_tables.named("a")))
+    html = render_directory(report_tables.write_all(tmp_path, report_tables.rows_named("a")))
     policy = re.search(r'http-equiv="Content-Security-Policy" content="([^"]*)"', html)
     script = re.search(r"<script>(.*)</script>", html, re.DOTALL)
     assert policy
@@ -56,7 +58,7 @@ def test_policy_allows_only_the_own_script_and_no_requests(tmp_path: Path) -> No
 
 
 def test_equal_tables_give_equal_pages(tmp_path: Path) -> None:
-    rows = report_tables.named("a")
+    rows = report_tables.rows_named("a")
     many = [report_tables.slo(method=f"m{number}", calls=50, ms=5) for number in range(40)]
     one = report_tables.write_all(tmp_path / "one", {**rows, "slo": many})
     other = report_tables.write_all(tmp_path / "other", {**rows, "slo": many[::-1]})
@@ -75,9 +77,9 @@ def test_headline_tiles_have_the_totals(tmp_path: Path) -> None:
         ],
     }
     report_tables.write_all(tmp_path, rows)
-    report_tables.write_run(tmp_path, late=17, quarantined=1, segments=[{}], finished_at="2026-03-03T09:00:00Z")
-    found = report_tables.read(tmp_path)
-    assert found.tiles == {
+    report_tables.write_run_state(tmp_path, late=17, quarantined=1, segments=[{}], finished_at="2026-03-03T09:00:00Z")
+    page = report_tables.parse_report(tmp_path)
+    assert page.tiles == {
         "Time": "10 min 3 Mar 2026",
         "Frames": "6.00 k 10/s, 540 kB",
         "Calls": "100 0.17/s",
@@ -87,96 +89,96 @@ def test_headline_tiles_have_the_totals(tmp_path: Path) -> None:
         "Late": "17 frames",
         "Unreadable": "1 frames",
     }
-    assert "3 Mar 2026, 08:00 – 08:10 UTC · 1 segment of the journal · tables of 2026-03-03 09:00" in found.text
-    assert "Quarantine 1 frame could not be read" in found.said("look")
+    assert "3 Mar 2026, 08:00 – 08:10 UTC · 1 segment of the journal · tables of 2026-03-03 09:00" in page.text
+    assert "Quarantine 1 frame could not be read" in page.text_of("look")
 
 
 def test_late_and_unreadable_counts_fall_back_to_row_counts(tmp_path: Path) -> None:
     (tmp_path / "_run.json").write_text('{"rows": {"late": 4, "quarantine": 5}}')
-    assert {each: report_tables.read(tmp_path).tiles[each] for each in ("Late", "Unreadable")} == {
+    assert {each: report_tables.parse_report(tmp_path).tiles[each] for each in ("Late", "Unreadable")} == {
         "Late": "4 frames",
         "Unreadable": "5 frames",
     }
 
 
 def test_missing_tables_are_listed(tmp_path: Path) -> None:
-    report_tables.write_run(tmp_path)
-    found = report_tables.read(tmp_path)
+    report_tables.write_run_state(tmp_path)
+    page = report_tables.parse_report(tmp_path)
     for name in TABLE_COLUMNS:
-        assert f"There is no table {name} in this output." in found.text
-    assert found.tiles["Frames"] == "– no table traffic"
-    assert found.tiles["Failed"] == "–"
-    assert "Tables 16 of 16 tables are not there" in found.said("look")
+        assert f"There is no table {name} in this output." in page.text
+    assert page.tiles["Frames"] == "– no table traffic"
+    assert page.tiles["Failed"] == "–"
+    assert "Tables 16 of 16 tables are not there" in page.text_of("look")
 
 
 def test_empty_tables_give_a_page_without_findings(tmp_path: Path) -> None:
-    found = report_tables.read(report_tables.write_all(tmp_path, {name: [] for name in report_tables.GOLD}))
-    assert found.tiles["Frames"] == "0 0 B"
-    assert "No frame was seen." in found.said("traffic")
-    assert "No call was seen." in found.said("latency")
-    assert "Every publication reached every subscriber once, in order." in found.said("anomalies")
-    assert "There is no table" not in found.text
-    assert "Nothing stands out." in found.said("look")
+    page = report_tables.parse_report(report_tables.write_all(tmp_path, {name: [] for name in report_tables.GOLD}))
+    assert page.tiles["Frames"] == "0 0 B"
+    assert "No frame was seen." in page.text_of("traffic")
+    assert "No call was seen." in page.text_of("latency")
+    assert "Every publication reached every subscriber once, in order." in page.text_of("anomalies")
+    assert "There is no table" not in page.text
+    assert "Nothing stands out." in page.text_of("look")
 
 
 def test_unsuitable_table_does_not_affect_other_sections(tmp_path: Path) -> None:
-    report_tables.write_all(tmp_path, report_tables.named("good"))
+    report_tables.write_all(tmp_path, report_tables.rows_named("good"))
     pq.write_table(pa.table({"date": ["x"]}), tmp_path / "capacity" / "part-0.parquet")
-    found = report_tables.read(tmp_path)
-    assert "The table capacity has no column minute" in found.said("capacity")
-    assert "good" in found.said("methods")
+    page = report_tables.parse_report(tmp_path)
+    assert "The table capacity has no column minute" in page.text_of("capacity")
+    assert "good" in page.text_of("methods")
 
 
 def test_one_row_per_table_fills_all_sections(tmp_path: Path) -> None:
-    found = report_tables.read(report_tables.write_all(tmp_path, report_tables.named("only")))
+    page = report_tables.parse_report(report_tables.write_all(tmp_path, report_tables.rows_named("only")))
     for identity in ("traffic", "methods", "bridges", "services", "anomalies", "sessions", "capacity"):
-        assert "only" in found.said(identity), identity
-    assert found.rows("traffic-time-table") == [["08:00", "600", "600"]]
-    assert found.rows("latency-time-table") == [
+        assert "only" in page.text_of(identity), identity
+    assert page.rows("traffic-time-table") == [["08:00", "600", "600"]]
+    assert page.rows("latency-time-table") == [
         ["08:00", "2.00 ms", "4.00 ms", "6.00 ms", "8.00 ms", "40", "8", "20.0 %"],
     ]
 
 
 def test_rows_with_only_nulls_are_rendered(tmp_path: Path) -> None:
     rows: dict[str, list[report_tables.Row]] = {name: [{}, {}] for name in report_tables.GOLD}
-    report_tables.read(report_tables.write_all(tmp_path, rows))
+    report_tables.parse_report(report_tables.write_all(tmp_path, rows))
     timed = {"minute": report_tables.START}
-    report_tables.read(
+    report_tables.parse_report(
         report_tables.write_all(tmp_path / "timed", {**rows, "slo": [timed], "traffic": [timed], "capacity": [timed]})
     )
 
 
 def test_huge_numbers_are_rendered(tmp_path: Path) -> None:
-    found = report_tables.read(report_tables.write_all(tmp_path, report_tables.named("busy", scale=10**14)))
-    assert found.tiles["Frames"].startswith("60.0 P")
-    assert found.tiles["Calls"].startswith("4.00 P")
+    page = report_tables.parse_report(report_tables.write_all(tmp_path, report_tables.rows_named("busy", scale=10**14)))
+    assert page.tiles["Frames"].startswith("60.0 P")
+    assert page.tiles["Calls"].startswith("4.00 P")
 
 
 def test_extreme_times_are_rendered(tmp_path: Path) -> None:
-    rows = {name: report_tables.named("far")[name] for name in ("slo", "traffic", "capacity", "starved")}
+    rows = {name: report_tables.rows_named("far")[name] for name in ("slo", "traffic", "capacity", "starved")}
     report_tables.write_all(tmp_path, rows)
     ends = pa.array([0, 250_000 * 365 * 86_400 * 10**6], pa.timestamp("us", "UTC"))
     far = pa.Table.from_pylist([dict(report_tables.frames()), dict(report_tables.frames())]).drop_columns("minute")
     pq.write_table(far.append_column("minute", ends), tmp_path / "traffic" / "part-0.parquet")
-    found = report_tables.read(tmp_path)
-    assert "1 Jan 1970" in found.text
-    assert len(found.rows("traffic-time-table")) <= 180
+    page = report_tables.parse_report(tmp_path)
+    assert "1 Jan 1970" in page.text
+    assert len(page.rows("traffic-time-table")) <= 180
 
 
 def test_days_are_aggregated(tmp_path: Path) -> None:
-    rows = report_tables.named("a")
-    later = {name: [{**own[0], "date": "2026-03-04"}] for name, own in report_tables.named("a").items()}
+    rows = report_tables.rows_named("a")
+    later = {name: [{**own[0], "date": "2026-03-04"}] for name, own in report_tables.rows_named("a").items()}
     for name in ("slo", "traffic", "capacity"):
         later[name] = [{**later[name][0], "minute": report_tables.minute(1440)}]
     both = {name: [*rows[name], *later[name]] for name in rows}
-    found = report_tables.read(report_tables.write_all(tmp_path, both, is_partitioned=True))
-    assert found.tiles["Frames"].startswith("1.20 k")
-    assert found.tiles["Time"] == "24 h on 2 days"
-    assert "3 Mar 2026 08:00 – 4 Mar 2026 08:01 UTC" in found.text
-    assert found.rows("bridges")[0] == ["a", "804.00 ms▲ 20.0 %"]
-    assert "10 lost" in found.said("anomaly-delivery_audit")
-    assert [row[3] for row in found.rows("sessions")] == ["2"]
-    assert {"3 Mar", "4 Mar"} <= set(re.findall(r"\d Mar", found.said("traffic").replace("\N{NO-BREAK SPACE}", " ")))
+    page = report_tables.parse_report(report_tables.write_all(tmp_path, both, is_partitioned=True))
+    assert page.tiles["Frames"].startswith("1.20 k")
+    assert page.tiles["Time"] == "24 h on 2 days"
+    assert "3 Mar 2026 08:00 – 4 Mar 2026 08:01 UTC" in page.text
+    assert page.rows("bridges")[0] == ["a", "804.00 ms▲ 20.0 %"]
+    assert "10 lost" in page.text_of("anomaly-delivery_audit")
+    assert [row[3] for row in page.rows("sessions")] == ["2"]
+    assert {"3 Mar", "4 Mar"} <= set(re.findall(r"\d Mar", page.text_of("traffic").replace("\N{NO-BREAK SPACE}", " ")))
 
 
 def big(tables: Path) -> Path:
@@ -200,7 +202,7 @@ def big(tables: Path) -> Path:
         for number in numbers
     ]
     rows: dict[str, list[report_tables.Row]] = {
-        **{name: own * 2000 for name, own in report_tables.named(long * 20).items()},
+        **{name: own * 2000 for name, own in report_tables.rows_named(long * 20).items()},
         "slo": slo,
         "service_graph": edges,
         "traffic": [
@@ -212,40 +214,40 @@ def big(tables: Path) -> Path:
 
 
 def test_page_size_is_bounded_for_ten_thousand_methods(tmp_path: Path) -> None:
-    found = report_tables.read(big(tmp_path))
-    assert len(found.html.encode()) < 2_000_000
-    assert "and 9,988 more" in found.said("methods")
-    assert "and 9,986 more methods" in found.said("services")
-    assert "and 2,991 more callers" in found.said("services")
-    assert "and 68 more callees" in found.said("services")
-    slowest = [row[4] for row in found.rows("methods")]
+    page = report_tables.parse_report(big(tmp_path))
+    assert len(page.html.encode()) < 2_000_000
+    assert "and 9,988 more" in page.text_of("methods")
+    assert "and 9,986 more methods" in page.text_of("services")
+    assert "and 2,991 more callers" in page.text_of("services")
+    assert "and 68 more callees" in page.text_of("services")
+    slowest = [row[4] for row in page.rows("methods")]
     assert slowest[0] == "1.80 s"
     assert len(slowest) == 12
-    ends = [each.text for each in found.part("traffic").iter() if each.tag == "desc"]
+    ends = [each.text for each in page.element("traffic").iter() if each.tag == "desc"]
     assert ends == ["4,320,000 frames: umq, lrpm-json, nq, x, y, others."]
 
 
 def test_tables_replaced_during_reading_are_read_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    report_tables.write_all(tmp_path, report_tables.named("a"))
+    report_tables.write_all(tmp_path, report_tables.rows_named("a"))
     made: list[int] = []
     render = module.render
 
     def renders(tables: ReportTables) -> str:
         made.append(1)
         if len(made) == 1:
-            report_tables.write_run(tmp_path, late=9)
+            report_tables.write_run_state(tmp_path, late=9)
         return render(tables)
 
     monkeypatch.setattr(module, "render", renders)
-    assert report_tables.Read(render_directory(tmp_path)).tiles["Late"] == "9 frames"
+    assert report_tables.ParsedPage(render_directory(tmp_path)).tiles["Late"] == "9 frames"
     assert len(made) == 2
 
 
 def test_tables_that_keep_changing_give_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    report_tables.write_run(tmp_path)
+    report_tables.write_run_state(tmp_path)
 
     def renders(tables: ReportTables) -> str:
-        report_tables.write_run(tmp_path, late=(tables.run_number("late") or 0) + 1)
+        report_tables.write_run_state(tmp_path, late=(tables.run_number("late") or 0) + 1)
         return ""
 
     monkeypatch.setattr(module, "render", renders)

@@ -17,15 +17,15 @@ def test_traffic_chart_shows_rate_by_protocol(tmp_path: Path) -> None:
         report_tables.frames(2, "umq", 6),
         report_tables.frames(2, None, 5),
     ]
-    found = report_tables.read(report_tables.write_all(tmp_path, {"traffic": rows}))
-    assert found.rows("traffic-time-table") == [
+    page = report_tables.parse_report(report_tables.write_all(tmp_path, {"traffic": rows}))
+    assert page.rows("traffic-time-table") == [
         ["08:00", "660", "600", "60", "0"],
         ["08:01", "0", "0", "0", "0"],
         ["08:02", "11", "6", "0", "5"],
     ]
-    labels = ["".join(each.itertext()) for each in found.part("traffic").findall(".//ul[@class='ends']/li")]
+    labels = ["".join(each.itertext()) for each in page.element("traffic").findall(".//ul[@class='ends']/li")]
     assert sorted(labels) == ["nq", "others", "umq"]
-    marks = ["".join(each.itertext()) for each in found.part("traffic").findall(".//div[@class='ys']/span")]
+    marks = ["".join(each.itertext()) for each in page.element("traffic").findall(".//div[@class='ys']/span")]
     assert marks == ["0", "5", "10", "15"]  # 660 frames in a minute are 11 a second
 
 
@@ -33,15 +33,17 @@ def test_frames_with_wrong_clock_are_counted_but_not_charted(tmp_path: Path) -> 
     usual = [report_tables.frames(number, number_of=1000) for number in range(60)]
     stray = [report_tables.frames(-100_000, number_of=2), report_tables.frames(10**6, number_of=1)]
     slo = [report_tables.slo(0, calls=50), report_tables.slo(10**6, calls=1)]
-    found = report_tables.read(report_tables.write_all(tmp_path, {"traffic": usual + stray, "slo": slo}))
-    assert "08:00 – 09:00 UTC (3 frames are before or after, and in no chart)" in found.text
-    assert found.tiles["Frames"].startswith("60.0 k")
-    assert found.tiles["Calls"].startswith("51 ")
-    assert len(found.rows("traffic-time-table")) == 60
+    page = report_tables.parse_report(report_tables.write_all(tmp_path, {"traffic": usual + stray, "slo": slo}))
+    assert "08:00 – 09:00 UTC (3 frames are before or after, and in no chart)" in page.text
+    assert page.tiles["Frames"].startswith("60.0 k")
+    assert page.tiles["Calls"].startswith("51 ")
+    assert len(page.rows("traffic-time-table")) == 60
     near = [*usual, report_tables.frames(100, number_of=1)]
     assert (
         len(
-            report_tables.read(report_tables.write_all(tmp_path / "near", {"traffic": near})).rows("traffic-time-table")
+            report_tables.parse_report(report_tables.write_all(tmp_path / "near", {"traffic": near})).rows(
+                "traffic-time-table"
+            )
         )
         == 101
     )
@@ -52,8 +54,8 @@ def test_bridges_with_similar_calls_have_similar_shades(tmp_path: Path) -> None:
         {"caller_protocol": "umq", "callee_protocol": each, "calls": calls, "errors": 0}
         for each, calls in (("umq", 990), ("nq", 1000), ("umq36", 500))
     ]
-    found = report_tables.read(report_tables.write_all(tmp_path, {"bridge_matrix": rows}))
-    assert [each.get("class") for each in found.part("bridges").iter("td")][:3] == ["h6", "h5", "h6"]
+    page = report_tables.parse_report(report_tables.write_all(tmp_path, {"bridge_matrix": rows}))
+    assert [each.get("class") for each in page.element("bridges").iter("td")][:3] == ["h6", "h5", "h6"]
 
 
 def test_latency_percentiles_are_computed_from_calls(tmp_path: Path) -> None:
@@ -69,13 +71,13 @@ def test_latency_percentiles_are_computed_from_calls(tmp_path: Path) -> None:
             for minute, name, ms in calls
         ],
     }
-    found = report_tables.read(report_tables.write_all(tmp_path, rows))
-    assert found.rows("latency-time-table") == [
+    page = report_tables.parse_report(report_tables.write_all(tmp_path, rows))
+    assert page.rows("latency-time-table") == [
         ["08:00", "1.00 ms", "100 ms", "100 ms", "100 ms", "100", "0", "0 %"],
         ["08:01", "2.00 ms", "2.00 ms", "2.00 ms", "2.00 ms", "1", "1", "100 %"],
     ]
-    assert [(row[0], row[4]) for row in found.rows("methods")] == [("slow", "100 ms"), ("fast", "1.00 ms")]
-    assert "estimate" not in found.text
+    assert [(row[0], row[4]) for row in page.rows("methods")] == [("slow", "100 ms"), ("fast", "1.00 ms")]
+    assert "estimate" not in page.text
 
 
 @pytest.mark.parametrize("most", [0, 10])
@@ -90,10 +92,10 @@ def test_percentiles_without_calls_are_marked_as_estimates(tmp_path: Path, most:
     assert not seen.is_exact
     assert build_overview(ReportTables(tmp_path)).is_exact
     assert build_overview(ReportTables(tmp_path)).all_times == [50 * MS, 95 * MS, 99 * MS, 100 * MS]
-    for found, true in zip(seen.all_times, (50, 95, 99, 100), strict=True):
-        assert found == pytest.approx(true * MS, rel=0.05)
+    for page, true in zip(seen.all_times, (50, 95, 99, 100), strict=True):
+        assert page == pytest.approx(true * MS, rel=0.05)
     report_tables.write_all(tmp_path / "gold", {"slo": rows["slo"]})
-    assert "percentiles are estimated" in report_tables.read(tmp_path / "gold").said("latency")
+    assert "percentiles are estimated" in report_tables.parse_report(tmp_path / "gold").text_of("latency")
 
 
 def test_failing_methods_are_ranked_and_worst_is_a_finding(tmp_path: Path) -> None:
@@ -110,8 +112,8 @@ def test_failing_methods_are_ranked_and_worst_is_a_finding(tmp_path: Path) -> No
         {"method": "often", "outcome": "timeout", "reason": "timeout", "calls": 10, "last_at": AT},
         {"method": "mostly", "outcome": "failed", "reason": "raised", "calls": 20, "last_at": AT + 10**9},
     ]
-    found = report_tables.read(report_tables.write_all(tmp_path, {"slo": rows, "errors": errors}))
-    tables = found.part("methods").findall(".//table")
+    page = report_tables.parse_report(report_tables.write_all(tmp_path, {"slo": rows, "errors": errors}))
+    tables = page.element("methods").findall(".//table")
     failing = [
         ["".join(cell.itertext()).replace("\N{NO-BREAK SPACE}", " ") for cell in row] for row in tables[1].iter("tr")
     ]
@@ -121,8 +123,8 @@ def test_failing_methods_are_ranked_and_worst_is_a_finding(tmp_path: Path) -> No
         ["(not known)", "10", "25.0 %", "40"],
         ["once", "1", "100 %", "1"],
     ]
-    assert "Failures mostly fails in 66.7 % of its calls; so does one more method" in found.said("look")
-    assert "failed raised 50 83.3 % 2026-03-03 08:00:01 7" in found.said("methods")
+    assert "Failures mostly fails in 66.7 % of its calls; so does one more method" in page.text_of("look")
+    assert "failed raised 50 83.3 % 2026-03-03 08:00:01 7" in page.text_of("methods")
 
 
 def test_bridge_matrix_lists_protocols_with_hub_last(tmp_path: Path) -> None:
@@ -131,11 +133,13 @@ def test_bridge_matrix_lists_protocols_with_hub_last(tmp_path: Path) -> None:
         {"caller_protocol": "umq", "callee_protocol": None, "calls": 10, "errors": 1, "p95_ns": MS},
         {"caller_protocol": "umq", "callee_protocol": "nq", "calls": 0, "errors": 0},
     ]
-    found = report_tables.read(report_tables.write_all(tmp_path, {"bridge_matrix": rows}))
-    heads = ["".join(each.itertext()) for each in found.part("bridges").findall(".//table[@class='heat']/thead/tr/th")]
+    page = report_tables.parse_report(report_tables.write_all(tmp_path, {"bridge_matrix": rows}))
+    heads = [
+        "".join(each.itertext()) for each in page.element("bridges").findall(".//table[@class='heat']/thead/tr/th")
+    ]
     assert heads[1:] == ["umq", "nq", "the hub"]
-    assert found.rows("bridges") == [["umq", "·", "·", "101.00 ms▲ 10.0 %"], ["nq", "1.00 k2.00 ms", "·", "·"]]
-    shades = [each.get("class") for each in found.part("bridges").iter("td")][:6]
+    assert page.rows("bridges") == [["umq", "·", "·", "101.00 ms▲ 10.0 %"], ["nq", "1.00 k2.00 ms", "·", "·"]]
+    shades = [each.get("class") for each in page.element("bridges").iter("td")][:6]
     assert shades == ["h0", "h0", "h1", "h6", "h0", "h0"]
 
 
@@ -150,8 +154,8 @@ def test_service_graph_sums_nodes_that_are_not_drawn(tmp_path: Path) -> None:
         }
         for number in range(16)
     ]
-    found = report_tables.read(report_tables.write_all(tmp_path, {"service_graph": rows}))
-    said = found.said("services")
+    page = report_tables.parse_report(report_tables.write_all(tmp_path, {"service_graph": rows}))
+    said = page.text_of("services")
     assert "and 7 more callers" in said
     assert "and 2 more methods" in said
     assert "and 7 more callers 616 calls" in said
@@ -179,22 +183,22 @@ def test_anomalies_show_counts_and_worst_cases(tmp_path: Path) -> None:
         "security_audit": [{"what": "denied", "count": 4}, {"what": "stray", "count": 5}],
         "unused": [{"what": "method", "name": "old", "offered_by": each} for each in ("a", "b")],
     }
-    found = report_tables.read(report_tables.write_all(tmp_path, rows))
-    assert "2 calls accepted and never answered; the longest has waited 90.0 s" in found.said("anomaly-starved")
-    assert found.rows("anomaly-starved")[0][:2] == ["slower", "bob"]
-    assert "2 answers that nobody had asked for" in found.said("anomaly-orphans")
-    assert found.rows("anomaly-orphans")[0][5] == "2"
-    assert "2 subscribers are too slow; 10 events were dropped" in found.said("anomaly-slow_consumers")
-    assert [row[0] for row in found.rows("anomaly-slow_consumers")] == ["a", "b"]
-    assert "2 delivered twice, 1 out of order" in found.said("anomaly-delivery_audit")
-    assert len(found.rows("anomaly-delivery_audit")) == 1
-    assert "3 requests sent again for 2 calls, 1 of them after the answer" in found.said("anomaly-retries")
-    assert len(found.rows("anomaly-retries")) == 1
-    assert "stray : 5, denied : 4" in found.said("anomaly-security_audit")
-    assert "Never used: method s: 1" in found.said("anomaly-unused")
-    links = [each.get("href") for each in found.part("look").iter("a")]
+    page = report_tables.parse_report(report_tables.write_all(tmp_path, rows))
+    assert "2 calls accepted and never answered; the longest has waited 90.0 s" in page.text_of("anomaly-starved")
+    assert page.rows("anomaly-starved")[0][:2] == ["slower", "bob"]
+    assert "2 answers that nobody had asked for" in page.text_of("anomaly-orphans")
+    assert page.rows("anomaly-orphans")[0][5] == "2"
+    assert "2 subscribers are too slow; 10 events were dropped" in page.text_of("anomaly-slow_consumers")
+    assert [row[0] for row in page.rows("anomaly-slow_consumers")] == ["a", "b"]
+    assert "2 delivered twice, 1 out of order" in page.text_of("anomaly-delivery_audit")
+    assert len(page.rows("anomaly-delivery_audit")) == 1
+    assert "3 requests sent again for 2 calls, 1 of them after the answer" in page.text_of("anomaly-retries")
+    assert len(page.rows("anomaly-retries")) == 1
+    assert "stray : 5, denied : 4" in page.text_of("anomaly-security_audit")
+    assert "Never used: method s: 1" in page.text_of("anomaly-unused")
+    links = [each.get("href") for each in page.element("look").iter("a")]
     assert links[:2] == ["#anomaly-starved", "#anomaly-slow_consumers"]  # problems before notes
-    assert all(found.part(str(link)[1:]) is not None for link in links)
+    assert all(page.element(str(link)[1:]) is not None for link in links)
 
 
 def test_capacity_shows_busiest_minute_summed_over_nodes(tmp_path: Path) -> None:
@@ -209,20 +213,20 @@ def test_capacity_shows_busiest_minute_summed_over_nodes(tmp_path: Path) -> None
         {"minute": report_tables.minute(0), "node": "b", "sessions": 4, "busiest_second_frames": 5, "busy_refusals": 2},
         {"minute": report_tables.minute(2), "node": "a", "sessions": 5},
     ]
-    found = report_tables.read(report_tables.write_all(tmp_path, {"capacity": rows}))
-    assert found.rows("capacity-time-table") == [
+    page = report_tables.parse_report(report_tables.write_all(tmp_path, {"capacity": rows}))
+    assert page.rows("capacity-time-table") == [
         ["08:00", "7", "14", "1", "2"],
         ["08:01", "–", "–", "–", "–"],
         ["08:02", "5", "0", "0", "0"],
     ]
-    assert "Capacity 2 calls were refused because somebody was too busy" in found.said("look")
+    assert "Capacity 2 calls were refused because somebody was too busy" in page.text_of("look")
 
 
 def test_frequent_session_errors_are_a_finding(tmp_path: Path) -> None:
     rows = [{"protocol": "nq", "transport": "ws", "sessions": 10, "still_open": 1, "closed_by_error": 4}]
-    found = report_tables.read(report_tables.write_all(tmp_path, {"sessions_summary": rows}))
-    assert "Sessions 40.0 % of the sessions ended by an error (4 of 10)" in found.said("look")
-    assert found.rows("sessions")[0][:5] == ["nq", "ws", "10", "1", "4"]
+    page = report_tables.parse_report(report_tables.write_all(tmp_path, {"sessions_summary": rows}))
+    assert "Sessions 40.0 % of the sessions ended by an error (4 of 10)" in page.text_of("look")
+    assert page.rows("sessions")[0][:5] == ["nq", "ws", "10", "1", "4"]
 
 
 def test_top_talkers_are_ranked_over_all_days(tmp_path: Path) -> None:
@@ -231,20 +235,20 @@ def test_top_talkers_are_ranked_over_all_days(tmp_path: Path) -> None:
         {"session": "b", "peer": "bob", "bytes_in": 9, "bytes_out": None, "frames_in": 1},
         {"session": "b", "peer": "bob", "bytes_in": 0, "bytes_out": 8, "frames_out": 2, "date": "2026-03-04"},
     ]
-    found = report_tables.read(report_tables.write_all(tmp_path, {"top_talkers": rows}))
-    assert [(row[0], row[2], row[5]) for row in found.rows("sessions")] == [("bob", "17 B", "3"), ("a", "11 B", "5")]
+    page = report_tables.parse_report(report_tables.write_all(tmp_path, {"top_talkers": rows}))
+    assert [(row[0], row[2], row[5]) for row in page.rows("sessions")] == [("bob", "17 B", "3"), ("a", "11 B", "5")]
 
 
 def test_every_chart_has_a_data_table_and_every_link_a_target(tmp_path: Path) -> None:
-    found = report_tables.read(report_tables.write_all(tmp_path, report_tables.named("a")))
-    areas = [each.get("data-table") for each in found.root.iter() if each.get("data-table")]
+    page = report_tables.parse_report(report_tables.write_all(tmp_path, report_tables.rows_named("a")))
+    areas = [each.get("data-table") for each in page.root.iter() if each.get("data-table")]
     assert len(areas) == 7
     for identity in areas:
-        assert found.part(str(identity)).tag == "table"
-    for link in found.root.iter("a"):
-        found.part(str(link.get("href"))[1:])
-    identities = [each.get("id") for each in found.root.iter() if each.get("id")]
+        assert page.element(str(identity)).tag == "table"
+    for link in page.root.iter("a"):
+        page.element(str(link.get("href"))[1:])
+    identities = [each.get("id") for each in page.root.iter() if each.get("id")]
     assert len(identities) == len(set(identities))
-    for svg in found.root.iter("svg"):
+    for svg in page.root.iter("svg"):
         if svg.get("role") == "img":
             assert svg.find("title") is not None

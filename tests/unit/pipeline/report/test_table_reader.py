@@ -57,7 +57,7 @@ def test_timestamps_may_have_any_unit(tmp_path: Path, kind: pa.DataType, unit: i
 
 
 def test_missing_table_is_empty_with_a_note(tmp_path: Path) -> None:
-    report_tables.write_run(tmp_path)
+    report_tables.write_run_state(tmp_path)
     tables = ReportTables(tmp_path)
     assert tables["slo"].num_rows == 0
     assert tables.note("slo") == "There is no table slo in this output."
@@ -71,7 +71,7 @@ def test_table_without_files_is_empty(tmp_path: Path) -> None:
 
 
 def test_missing_or_mistyped_column_is_named(tmp_path: Path) -> None:
-    report_tables.write_run(tmp_path)
+    report_tables.write_run_state(tmp_path)
     for name in ("traffic", "slo"):
         (tmp_path / name).mkdir()
     pq.write_table(pa.table({"date": ["x"], "protocol": ["umq"]}), tmp_path / "traffic" / "a.parquet")
@@ -112,23 +112,23 @@ def test_directory_without_tables_is_rejected(tmp_path: Path) -> None:
 
 
 def test_run_number_is_a_number_or_the_length_of_a_list(tmp_path: Path) -> None:
-    report_tables.write_run(tmp_path, late=3, segments=[{}, {}], quarantined="many", full=True)
+    report_tables.write_run_state(tmp_path, late=3, segments=[{}, {}], quarantined="many", full=True)
     tables = ReportTables(tmp_path)
     found = [tables.run_number(each) for each in ("late", "segments", "quarantined", "full", "missing")]
     assert found == [3, 2, None, None, None]
 
 
 def test_replaced_tables_are_detected(tmp_path: Path) -> None:
-    report_tables.write_run(tmp_path)
+    report_tables.write_run_state(tmp_path)
     tables = ReportTables(tmp_path)
     tables.check_unchanged()
-    report_tables.write_run(tmp_path, late=1)
+    report_tables.write_run_state(tmp_path, late=1)
     with pytest.raises(TablesChanged):
         tables.check_unchanged()
 
 
 def test_calls_are_read_unless_missing_or_too_many(tmp_path: Path) -> None:
-    report_tables.write_run(tmp_path)
+    report_tables.write_run_state(tmp_path)
     assert ReportTables(tmp_path).calls(10) is None
     rows: list[report_tables.Row] = [
         {"method": "a", "requested_at": report_tables.AT, "latency_ns": 5},
