@@ -180,7 +180,7 @@ def _raise_for_errors(summaries: Sequence["SegmentSummary"]) -> None:
 def prepared_spark(
     settings: SparkSettings, running: "SparkSession | None", directories: Sequence[str]
 ) -> Iterator["SparkSession"]:
-    """Yield a running or a new Spark session whose workers have the package and can access these directories."""
+    """Yield a Spark session, running or new, after checking that its workers can access these directories."""
     started = nullcontext(running) if running is not None else spark_session.open_spark(settings)
     # Translation asks the JVM for its error messages, so it must happen before the JVM stops.
     with (

@@ -1,6 +1,6 @@
 """Check of the table names of a query, and in simple queries of the columns, before Spark starts.
 
-This is not an SQL parser. It rejects only names whose meaning is certain and leaves all others to Spark: it must never
+This is not an SQL parser. It rejects only names with a certain meaning and leaves all others to Spark: it must never
 reject a query that Spark would answer.
 """
 

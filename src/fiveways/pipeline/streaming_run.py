@@ -224,7 +224,7 @@ class _StreamingQueryRunner:
             raise
 
     def _process_batch(self, frame: DataFrame, batch: int) -> None:
-        """Run an increment; Spark repeats a batch whose end it did not record."""
+        """Run an increment; Spark repeats a batch if it did not record its end."""
         lines = [msgspec.json.decode(row[LINE_COLUMN], type=LogEntry) for row in frame.collect()]
         # Jobs of the query's thread are cancelled with the query; the increment uses its own thread and job group.
         with ThreadPoolExecutor(1, thread_name_prefix="increment") as executor:

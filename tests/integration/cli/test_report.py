@@ -76,8 +76,8 @@ def test_the_browser_is_shown_the_page_if_that_is_asked_for(
 def test_what_is_no_output_of_the_pipeline_is_one_sentence_and_1(tmp_path: Path, said: Said) -> None:
     target = tmp_path / "page.html"
     for directory, sentence in (
-        (tmp_path, f"{tmp_path} is no output of the pipeline: it has neither _run.json nor a table;"),
-        (tmp_path / "missing", f"there is no directory {tmp_path / 'missing'}\n"),
+        (tmp_path, f"{tmp_path} has no tables of the pipeline, neither _run.json nor a table;"),
+        (tmp_path / "missing", f"directory {tmp_path / 'missing'} does not exist\n"),
     ):
         assert said("report", "--tables", str(directory), "-o", str(target), code=1) == ""
         assert said.err.startswith(f"fiveways report: {sentence}")
@@ -91,7 +91,7 @@ def test_a_torn_table_is_named_and_the_old_page_stays(tables: Path, tmp_path: Pa
     torn = tables / "slo" / "part-0.parquet"
     torn.write_bytes(torn.read_bytes()[:100])
     said("report", "--tables", str(tables), "-o", str(target), code=1)
-    assert said.err.startswith(f"fiveways report: {torn} cannot be read as Parquet: ")
+    assert said.err.startswith(f"fiveways report: cannot read {torn} as Parquet: ")
     assert target.read_text() == "old"
 
 

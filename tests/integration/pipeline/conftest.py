@@ -1,4 +1,4 @@
-"""One Spark for all tests of a worker: `tests/conftest.py` sees to it that two workers of xdist share this folder."""
+"""Shared Spark session of a test worker; `tests/conftest.py` limits this folder to two workers of xdist."""
 
 import os
 from collections.abc import Generator, Iterator
@@ -18,8 +18,8 @@ CONF = {
     "spark.driver.memory": "1500m",
     "spark.sql.shuffle.partitions": "2",
     "spark.default.parallelism": "2",
-    # Compiling a query for a few rows takes a sixth of the CPU time of these tests. The processes that tests start, the
-    # cluster among them, do compile, and make the same tables.
+    # Compiling queries for a few rows takes a sixth of the CPU time of these tests. Processes started by tests,
+    # including the cluster, do compile and give the same tables.
     "spark.sql.codegen.wholeStage": "false",
     "spark.sql.codegen.factoryMode": "NO_CODEGEN",
     **captures.TERSE_PLANS,
@@ -32,10 +32,10 @@ _spark = pytest.StashKey[tuple[spark_session.SparkProcess, Path]]()
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
-    """Show why the shared JVM ended: py4j only reports that the connection is refused."""
+    """Add the end of the JVM's log to a failure; py4j only reports that the connection was refused."""
     report = yield
-    if report.failed and (found := item.config.stash.get(_spark, None)) is not None:
-        jvm, folder = found
+    if report.failed and (shared := item.config.stash.get(_spark, None)) is not None:
+        jvm, folder = shared
         if jvm.process is not None and (code := jvm.process.poll()) is not None:
             report.sections.append(("JVM", f"it ended with {code}\n{_tail(folder / _LOG)}\n{_tail(folder / _CRASH)}"))
     return report
@@ -46,15 +46,15 @@ def _tail(log: Path) -> str:
 
 
 @pytest.fixture
-def few(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Make a few of the tables only, for tests that ask how they are made and not what is in them."""
+def few_tables(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Build only a few tables, for tests of building them, not of their content."""
 
     monkeypatch.setattr(table_builder, "TABLES", captures.few_tables())
 
 
 @pytest.fixture(scope="session")
 def java() -> None:
-    """Skip without Java, for tests that start a Spark of their own; fail where CI=true."""
+    """Skip tests that start Spark if there is no Java; fail if CI=true."""
     try:
         spark_session.require_spark()
     except SparkUnavailable as exc:
@@ -69,7 +69,7 @@ def spark(
     tmp_path_factory: pytest.TempPathFactory,
     pytestconfig: pytest.Config,
 ) -> "Iterator[SparkSession]":
-    """The one Spark of the worker."""
+    """Return the Spark session of the worker."""
     folder, jvm = tmp_path_factory.mktemp("spark"), spark_session.SparkProcess()
     pytestconfig.stash[_spark] = jvm, folder
     conf = {**CONF, "spark.driver.extraJavaOptions": f"{captures.QUICK_JAVA} -XX:ErrorFile={folder / _CRASH}"}
@@ -83,8 +83,8 @@ def spark(
 
 @pytest.fixture(scope="session")
 def over_midnight(spark: "SparkSession", tmp_path_factory: pytest.TempPathFactory) -> captures.JournalTables:
-    """The capture of three days, and what one batch makes of it: others have to come to the same tables."""
-    from fiveways.pipeline import batch_run  # noqa: PLC0415  without pyspark it cannot be imported
+    """Return a journal of three days and the tables of one batch run, for comparison with other ways."""
+    from fiveways.pipeline import batch_run  # noqa: PLC0415  imports pyspark
 
     folder = tmp_path_factory.mktemp("over midnight")
     paths = captures.write_segments(folder / "journal", captures.over_midnight(), 4)
@@ -93,17 +93,17 @@ def over_midnight(spark: "SparkSession", tmp_path_factory: pytest.TempPathFactor
 
 
 @pytest.fixture(scope="session")
-def plain(spark: "SparkSession", tmp_path_factory: pytest.TempPathFactory) -> captures.SimpleRun:
-    """Thirty calls with a result and one without, and a frame that cannot be read; nobody changes these tables."""
+def simple_run(spark: "SparkSession", tmp_path_factory: pytest.TempPathFactory) -> captures.SimpleRun:
+    """Return a run with thirty answered calls, one unanswered call and an unreadable frame; tests do not change it."""
     from fiveways.pipeline import batch_run  # noqa: PLC0415
 
-    folder = tmp_path_factory.mktemp("plain")
+    folder = tmp_path_factory.mktemp("simple run")
     builder = captures.RecordBuilder()
     builder.add_open_sessions()
     builder.add_calls(range(1, 31))
     builder.add_request(31)
     builder.add("caller", "in", payload=b"\x00 what")
     captures.write_segments(folder / "journal", builder.records, 3)
-    out = folder / "tables [of mine], 1"  # Spark reads some of these characters as a pattern
+    out = folder / "tables [of mine], 1"  # Spark treats some of these characters as patterns
     report = batch_run.run(batch_run.RunOptions(str(folder / "journal"), out), spark=spark)
     return captures.SimpleRun(folder / "journal", len(builder.records), out, report)

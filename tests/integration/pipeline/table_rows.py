@@ -1,4 +1,4 @@
-"""Rows for tests of tables, written by hand: what a test does not name has a plain default, or is null."""
+"""Rows for tests of tables; columns that a test does not set have a default or are null."""
 
 from datetime import UTC, datetime
 from typing import Final
@@ -20,7 +20,7 @@ HOUR: Final = 60 * MINUTE
 NOON: Final = int(datetime(2026, 3, 1, 12, tzinfo=UTC).timestamp()) * SECOND
 """Noon of the first day."""
 MIDNIGHT: Final = NOON + 12 * HOUR
-"""The beginning of the second."""
+"""Start of the second day."""
 
 
 def day_of(at: object) -> str:
@@ -29,7 +29,7 @@ def day_of(at: object) -> str:
 
 
 def frame(spark: SparkSession, schema: StructType, rows: list[Row]) -> DataFrame:
-    """Return the rows as a table; misspelled columns are refused."""
+    """Return the rows as a table; unknown columns fail."""
     names = schema.fieldNames()
     unknown = {name for row in rows for name in row if name not in names}
     assert not unknown, unknown
@@ -37,9 +37,9 @@ def frame(spark: SparkSession, schema: StructType, rows: list[Row]) -> DataFrame
 
 
 def calls(spark: SparkSession, *rows: Row) -> DataFrame:
-    """Calls at noon that were forwarded and gave a result; `latency` is short for when they were answered."""
-    made = []
-    for given in rows:
+    """Return calls at noon with a result; the key `latency` sets `latency_ns` and `answered_at`."""
+    full_rows = []
+    for values in rows:
         row: Row = {
             "run": "run1",
             "method": "math.add",
@@ -57,34 +57,34 @@ def calls(spark: SparkSession, *rows: Row) -> DataFrame:
             "progress": 0,
             "useless": 0,
             "negative_durations": 0,
-            **{name: value for name, value in given.items() if name != "latency"},
+            **{name: value for name, value in values.items() if name != "latency"},
         }
-        if "latency" in given:
-            requested, latency = row["requested_at"], given["latency"]
+        if "latency" in values:
+            requested, latency = row["requested_at"], values["latency"]
             assert isinstance(requested, int)
             assert isinstance(latency, int)
             row |= {"latency_ns": latency, "answered_at": requested + latency}
         row.setdefault("date", day_of(row["requested_at"]) if row["requested_at"] is not None else DAY)
-        made.append(row)
-    return frame(spark, spark_schemas.CALLS, made)
+        full_rows.append(row)
+    return frame(spark, spark_schemas.CALLS, full_rows)
 
 
 def messages(spark: SparkSession, *rows: Row) -> DataFrame:
-    """Messages, each in a frame of 100 bytes that came at noon."""
+    """Return messages at noon, each in a frame of 100 bytes."""
     base: Row = {"run": "run1", "part": 0, "at": NOON, "node": "n1", "session": "s1", "protocol": "umq"}
     base |= {"transport": "ws", "direction": "in", "kind": "call", "size": 100}
     return frame(spark, spark_schemas.MESSAGES, [{**base, "seq": number, **row} for number, row in enumerate(rows)])
 
 
 def marks(spark: SparkSession, *rows: Row) -> DataFrame:
-    """What is no frame, at noon."""
+    """Return marks at noon."""
     base: Row = {"run": "run1", "at": NOON, "node": "n1", "session": "s1", "protocol": "umq", "transport": "ws"}
     base |= {"direction": "in"}
     return frame(spark, spark_schemas.MARKS, [{**base, "seq": 1000 + number, **row} for number, row in enumerate(rows)])
 
 
 def quarantine(spark: SparkSession, *rows: Row) -> DataFrame:
-    """Frames of 50 bytes that came at noon and cannot be read."""
+    """Return unreadable frames of 50 bytes at noon."""
     base: Row = {"run": "run1", "at": NOON, "session": "s1", "protocol": "umq", "transport": "ws", "direction": "in"}
     base |= {"reason": "no type", "size": 50}
     return frame(
@@ -93,16 +93,16 @@ def quarantine(spark: SparkSession, *rows: Row) -> DataFrame:
 
 
 def orphans(spark: SparkSession, *rows: Row) -> DataFrame:
-    """Answers without a request."""
+    """Return responses without a request."""
     base: Row = {"run": "run1", "part": 0, "at": NOON, "session": "s1", "protocol": "umq", "transport": "ws"}
     base |= {"direction": "in", "status": "result", "seq": 1}
     return frame(spark, spark_schemas.ORPHANS, [{**base, **row, "date": day_of(row.get("at", NOON))} for row in rows])
 
 
 def deliveries(spark: SparkSession, *rows: Row) -> DataFrame:
-    """Publications to `news` that were sent once, a millisecond later."""
-    made = []
-    for given in rows:
+    """Return publications on `news` that were sent once, a millisecond later."""
+    full_rows = []
+    for values in rows:
         row: Row = {
             "run": "run1",
             "topic": "news",
@@ -114,22 +114,22 @@ def deliveries(spark: SparkSession, *rows: Row) -> DataFrame:
             "copies": 1,
             "dropped": 0,
             "size": 100,
-            **given,
+            **values,
         }
         sent, published = bool(row["copies"]), row["published_at"]
         if sent and isinstance(published, int):
             row.setdefault("first_at", published + 1_000_000)
-        # Records are numbered in the order of their times, unless a test says otherwise.
+        # Records are numbered by their times unless a test sets the numbers.
         for number, at in {"published_seq": published, "first_seq": row.get("first_at")}.items():
             row.setdefault(number, at)
         row["outcome"] = "delivered" if sent else "dropped"
         row.setdefault("date", day_of(row["published_at"] or row["first_at"]))
-        made.append(row)
-    return frame(spark, spark_schemas.DELIVERIES, made)
+        full_rows.append(row)
+    return frame(spark, spark_schemas.DELIVERIES, full_rows)
 
 
 def sessions(spark: SparkSession, *rows: Row) -> DataFrame:
-    """Links that were opened at noon and said nothing."""
+    """Return sessions that were opened at noon, without traffic."""
     base: Row = {"run": "run1", "node": "n1", "protocol": "umq", "transport": "ws", "opened_at": NOON, "date": DAY}
     counts = [field.name for field in spark_schemas.SESSIONS if field.name.startswith(("frames", "bytes", "messages"))]
     base |= dict.fromkeys((*counts, "errors", "drops", "denials"), 0)
@@ -137,46 +137,45 @@ def sessions(spark: SparkSession, *rows: Row) -> DataFrame:
 
 
 def activity(spark: SparkSession, *rows: Row) -> DataFrame:
-    """What passed over links in the first minute after noon: one frame of 100 bytes."""
+    """Return traffic of sessions in the first minute after noon, one frame of 100 bytes by default."""
     base: Row = {"minute_at": NOON, "run": "run1", "node": "n1", "session": "s1", "protocol": "umq", "transport": "ws"}
     base |= {"direction": "in", "frames": 1, "messages": 1, "bytes": 100, "errors": 0}
-    made = []
-    for given in rows:
-        row = {**base, **given}
+    full_rows = []
+    for values in rows:
+        row = {**base, **values}
         row.setdefault("first_at", row["minute_at"])
         row.setdefault("last_at", row["first_at"])
         row.setdefault("first_seq", row["first_at"])
         row.setdefault("last_seq", row["last_at"])
-        made.append({**row, "date": day_of(row["minute_at"])})
-    return frame(spark, empty(spark, "_activity").schema, made)
+        full_rows.append({**row, "date": day_of(row["minute_at"])})
+    return frame(spark, empty(spark, "_activity").schema, full_rows)
 
 
 def names(spark: SparkSession, *rows: Row) -> DataFrame:
-    """Names that were spoken of at noon."""
+    """Return names registered, subscribed or published at noon."""
     base: Row = {"run": "run1", "session": "s1", "protocol": "umq", "first_at": NOON}
-    made: list[Row] = [{**base, **row, "date": day_of(row.get("first_at", NOON))} for row in rows]
-    for row in made:
+    full_rows: list[Row] = [{**base, **row, "date": day_of(row.get("first_at", NOON))} for row in rows]
+    for row in full_rows:
         row.setdefault("first_seq", row["first_at"])
-    return frame(spark, empty(spark, "_names").schema, made)
+    return frame(spark, empty(spark, "_names").schema, full_rows)
 
 
 def empty(spark: SparkSession, name: str) -> DataFrame:
-    """Return a table that is made from nothing."""
-    written = {
+    """Return a table computed from empty inputs."""
+    schemas = {
         "_marks": spark_schemas.MARKS,
         "messages": spark_schemas.MESSAGES,
         "quarantine": spark_schemas.QUARANTINE,
     }
-    made = {"calls": spark_schemas.CALLS, "orphans": spark_schemas.ORPHANS}
-    known = {**written, **made}
-    if name in known:
-        return frame(spark, known[name], [])
+    schemas |= {"calls": spark_schemas.CALLS, "orphans": spark_schemas.ORPHANS}
+    if name in schemas:
+        return frame(spark, schemas[name], [])
     table = TABLES[name]
-    return table.function(*(empty(spark, each) for each in table.inputs))
+    return table.function(*(empty(spark, name) for name in table.inputs))
 
 
 def sorted_rows(table: DataFrame, columns: str) -> list[tuple[object, ...]]:
-    """Return these columns of all rows, in order; times of day as `12:00`."""
+    """Return these columns of all rows, sorted; timestamps as `12:00`."""
     kinds = dict(table.dtypes)
     shown = [
         F.date_format(name, "HH:mm").alias(name) if kinds[name] == "timestamp" else F.col(name)

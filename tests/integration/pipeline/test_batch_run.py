@@ -1,4 +1,4 @@
-"""`pipeline run` with Spark: what is read, what is made anew, and what happens when something goes wrong on the way."""
+"""`pipeline run` with Spark: segments that are read, tables that are rebuilt, and failed runs."""
 
 import json
 from pathlib import Path
@@ -26,21 +26,22 @@ def run(spark: SparkSession, journal: Path, out: Path, *, full: bool = False, **
 def test_run_writes_all_tables_of_a_journal(simple_run: captures.SimpleRun) -> None:
     out, report = simple_run.out, simple_run.report
     assert (report.segments, report.records) == (3, simple_run.records)
-    assert {each.name for each in out.iterdir() if each.is_dir() and not each.name.startswith("_")} == SHOWN
+    assert {path.name for path in out.iterdir() if path.is_dir() and not path.name.startswith("_")} == SHOWN
     assert captures.leftover_files(out) == []
     assert captures.count_rows(out, "calls") == 31
     assert captures.count_rows(out, "calls", outcome="result", method="math.add") == 30
     assert captures.count_rows(out, "calls", outcome="unanswered") == 1
-    told = json.loads((out / "_run.json").read_text())
-    assert told["version"] == 2
-    assert (told["repeated"], told["negative_durations"]) == (0, 0)
-    assert [each["name"] for each in told["segments"]] == ["r1-000001", "r1-000002", "r1-000003"]
+    state = json.loads((out / "_run.json").read_text())
+    assert state["version"] == 2
+    assert (state["repeated"], state["negative_durations"]) == (0, 0)
+    assert [segment["name"] for segment in state["segments"]] == ["r1-000001", "r1-000002", "r1-000003"]
     assert all(
-        each["size"] == (simple_run.journal / f"{each['name']}.parquet").stat().st_size for each in told["segments"]
+        segment["size"] == (simple_run.journal / f"{segment['name']}.parquet").stat().st_size
+        for segment in state["segments"]
     )
-    assert told["rows"] == {name: captures.count_rows(out, name) for name in SHOWN}
-    assert (told["late"], told["quarantined"], told["from"], told["to"]) == (0, 1, None, None)
-    assert told["finished_at"].endswith("Z")
+    assert state["rows"] == {name: captures.count_rows(out, name) for name in SHOWN}
+    assert (state["late"], state["quarantined"], state["from"], state["to"]) == (0, 1, None, None)
+    assert state["finished_at"].endswith("Z")
 
 
 def test_increments_give_the_same_tables_as_one_run(
@@ -49,7 +50,7 @@ def test_increments_give_the_same_tables_as_one_run(
     growing, paths = tmp_path / "growing", over_midnight.paths
     growing.mkdir()
     steps = []
-    for added in (paths[:1], paths[2:3], [paths[1], paths[3]]):  # one comes out of order
+    for added in (paths[:1], paths[2:3], [paths[1], paths[3]]):  # one segment arrives out of order
         for path in added:
             (growing / path.name).write_bytes(path.read_bytes())
         steps.append(run(spark, growing, tmp_path / "added"))
@@ -73,7 +74,7 @@ def test_full_run_rebuilds_all_tables(spark: SparkSession, tmp_path: Path) -> No
     assert run(spark, journal, out).segments == 0
     assert run(spark, journal, out, full=True).segments == 3
     assert captures.read_tables(out) == expected
-    (journal / "r1-000003.parquet").unlink()  # what is gone from the journal stays, until all is made anew
+    (journal / "r1-000003.parquet").unlink()  # rows of deleted segments stay until a full rebuild
     assert run(spark, journal, out).segments == 0
     assert captures.read_tables(out) == expected
     assert run(spark, journal, out, full=True).segments == 2
@@ -105,7 +106,7 @@ def test_time_range_limits_records_and_forces_rebuild_when_changed(spark: SparkS
     assert json.loads((out / "_run.json").read_text())["from"] == NOON - DAY // 4
     other = run(spark, journal, out, from_at=NOON)
     assert other.segments == 2
-    assert any("made anew" in note for note in other.notes)
+    assert any("rebuilding" in note for note in other.notes)
     with pytest.raises(BadInput, match="has no records between --from and --to"):
         run(spark, journal, out, from_at=NOON + 90 * DAY)
     assert json.loads((out / "_run.json").read_text())["from"] == NOON
@@ -115,8 +116,8 @@ def test_time_range_limits_records_and_forces_rebuild_when_changed(spark: SparkS
 def test_unknown_column_is_ignored_with_a_note(spark: SparkSession, tmp_path: Path) -> None:
     builder = RecordBuilder()
     builder.add_calls(range(4))
-    plain = captures.table_of(builder.records)
-    extended = plain.append_column("colour", pa.array(["red"] * len(plain)))
+    table = captures.table_of(builder.records)
+    extended = table.append_column("colour", pa.array(["red"] * len(table)))
     path = captures.write_segment(tmp_path / "journal", [], 1)
     parquet.write_table(extended.drop_columns(["queued_ns"]), path)
     report = run(spark, tmp_path / "journal", tmp_path / "out")
@@ -154,7 +155,7 @@ def test_damaged_segment_is_named_in_the_error(spark: SparkSession, tmp_path: Pa
     builder.add_calls(range(200))
     path = captures.write_segment(tmp_path / "journal", builder.records, 1)
     data = bytearray(path.read_bytes())
-    data[40:400] = bytes(360)  # its end, which says where everything is, is whole
+    data[40:400] = bytes(360)  # the footer stays valid
     path.write_bytes(bytes(data))
     with pytest.raises(BadInput, match=f"{path} is damaged"):
         run(spark, tmp_path / "journal", tmp_path / "out")
@@ -194,14 +195,14 @@ def test_duplicate_records_are_counted_once(spark: SparkSession, tmp_path: Path)
     paths = captures.write_segments(journal, builder.records, 3)
     once = run(spark, journal, out)
     expected = captures.read_tables(out)
-    # A copy of a segment that was read before, and some records of several segments, one of them twice.
+    # A copy of a segment read before, and records of several segments, one of them twice.
     (journal / "copy.parquet").write_bytes(paths[1].read_bytes())
     captures.write_segment(journal, [*builder.records[30:60], builder.records[0], builder.records[0]], 9)
     again = run(spark, journal, out)
     assert captures.read_tables(out) == expected
     assert (again.segments, again.records, again.state.rows) == (2, 0, once.state.rows)
     assert again.state.repeated == parquet.read_metadata(paths[1]).num_rows + 32
-    # All at once, and beside records that nobody has read yet.
+    # Duplicates beside new records.
     builder.add_response(7)
     captures.write_segment(journal, builder.records[-12:], 10)
     more = run(spark, journal, out)
@@ -226,11 +227,11 @@ def test_negative_durations_become_null_and_are_counted(spark: SparkSession, tmp
     captures.write_segments(journal, builder.records, 4)
     state = run(spark, journal, out).state
     for name in ("calls", "deliveries", "sessions", "messages"):
-        found = parquet.read_table(sorted((out / name).glob("*.parquet")))
-        durations = [each for each in found.column_names if each.endswith("_ns")]
+        table = parquet.read_table(sorted((out / name).glob("*.parquet")))
+        durations = [column for column in table.column_names if column.endswith("_ns")]
         assert durations
-        for each in durations:
-            assert (pa.compute.min(found[each]).as_py() or 0) >= 0, (name, each)
+        for column in durations:
+            assert (pa.compute.min(table[column]).as_py() or 0) >= 0, (name, column)
     assert captures.count_rows(out, "calls", negative_durations=2, op="1") == 1
     assert captures.count_rows(out, "sessions", negative_durations=1, session="caller") == 1
     assert state.negative_durations == 2 + 1 + 1

@@ -1,4 +1,4 @@
-"""Calls and orphans, told by hand; and that it is all one into which segments the messages are cut."""
+"""Calls and orphans of expected cases and random captures, however their messages are split into segments."""
 
 from collections.abc import Iterable
 from itertools import chain, zip_longest
@@ -22,8 +22,8 @@ if TYPE_CHECKING:
 
 FILE = "pieces.parquet"
 CAPTURES = 150
-AT_ONCE = 20
-"""Segments in one row group: to write one for each took ten times as long, and readers need no more than a few."""
+SEGMENTS_PER_ROW_GROUP = 20
+"""Segments in one row group; one row group for each segment takes ten times as long to write."""
 
 
 def rows_of(frame: "DataFrame") -> dict[str, list[Row]]:
@@ -35,7 +35,7 @@ def rows_of(frame: "DataFrame") -> dict[str, list[Row]]:
 
 
 class MatchedCaptures:
-    """The calls and orphans of many captures, each a run of its own, made at once."""
+    """Calls and orphans of many captures, each with its own run, computed together."""
 
     def __init__(self, spark: "SparkSession", segments: Iterable[pa.Table], folder: Path) -> None:
         from fiveways.pipeline.silver.calls import calls  # noqa: PLC0415
@@ -48,7 +48,7 @@ class MatchedCaptures:
 
 
 class FinalizedCaptures:
-    """The same, each capture's n-th segment in the n-th part: what one part alone knows is finalized there."""
+    """Calls and orphans with finalization: the n-th segment of each capture is in the n-th part."""
 
     def __init__(self, spark: "SparkSession", captures: Iterable[list[pa.Table]], folder: Path) -> None:
         from fiveways.pipeline.silver.calls import calls  # noqa: PLC0415
@@ -71,31 +71,31 @@ class FinalizedCaptures:
 
 
 def _written(segments: Iterable[pa.Table | None], number: int, folder: Path) -> bool:
-    """Write one part of many captures; return whether there is anything in it."""
-    there = [pieces for pieces in segments if pieces is not None]
+    """Write one part of many captures; return True if it has rows."""
+    present = [partial_calls for partial_calls in segments if partial_calls is not None]
     files = {name: ParquetPartWriter(folder / name, f"{number:02}", SCHEMAS[name]) for name in ("_pieces", "_buckets")}
-    for at in range(0, len(there), AT_ONCE):
-        some = there[at : at + AT_ONCE]
-        files["_pieces"].write(pa.concat_tables(some))
-        files["_buckets"].write(pa.concat_tables(map(unique_buckets, some)))
+    for at in range(0, len(present), SEGMENTS_PER_ROW_GROUP):
+        chunk = present[at : at + SEGMENTS_PER_ROW_GROUP]
+        files["_pieces"].write(pa.concat_tables(chunk))
+        files["_buckets"].write(pa.concat_tables(map(unique_buckets, chunk)))
     return sum(file.close() for file in files.values()) > 0
 
 
 @pytest.fixture(scope="module")
 def captures() -> dict[str, list[Row]]:
-    """Captures made at random, by their runs."""
+    """Return random captures by run."""
     chance = Random(6)
     return {str(number): random_rows(str(number), chance) for number in range(CAPTURES)}
 
 
 @pytest.fixture(scope="module")
 def segments(captures: dict[str, list[Row]]) -> list[list[pa.Table]]:
-    """Return the pieces of each segment of all captures, cut in several ways; a run is called after capture and cut."""
-    return [[paired(rows) for rows in capture] for capture in cut_up(captures)]
+    """Return the partial calls of each segment of all captures, split in several ways; a run names capture and split."""
+    return [[paired(rows) for rows in capture] for capture in split_captures(captures)]
 
 
 def paired(rows: list[Row]) -> pa.Table:
-    """Return the pieces of one segment."""
+    """Return the partial calls of one segment."""
     return pair_messages(table(rows)).cast(PARTIAL_CALLS)
 
 
@@ -103,17 +103,17 @@ def paired(rows: list[Row]) -> pa.Table:
 def matched(
     spark: "SparkSession", segments: list[list[pa.Table]], tmp_path_factory: pytest.TempPathFactory
 ) -> MatchedCaptures:
-    """Return calls and orphans of all captures."""
+    """Return the calls and orphans of all captures."""
     return MatchedCaptures(spark, chain.from_iterable(segments), tmp_path_factory.mktemp("pieces"))
 
 
-def cut_up(captures: dict[str, list[Row]]) -> list[list[list[Row]]]:
-    """Return all captures, and the cases told by hand, cut in several ways."""
+def split_captures(captures: dict[str, list[Row]]) -> list[list[list[Row]]]:
+    """Return all cases and captures, split in several ways."""
     chance = Random(5)
-    told = {name: case.messages for name, case in CASES.items()} | captures
+    messages = {name: case.messages for name, case in CASES.items()} | captures
     return [
         split_rows([row | {"run": f"{name}, {split}"} for row in rows], split, chance)
-        for name, rows in told.items()
+        for name, rows in messages.items()
         for split in (SPLITS if name in CASES else SPLITS[:2])
     ]
 
@@ -126,18 +126,18 @@ def by_time(row: Row) -> tuple[int, int]:
 @pytest.mark.parametrize("name", CASES)
 def test_calls_match_expected_rows(matched: MatchedCaptures, name: str, split: str) -> None:
     run = f"{name}, {split}"
-    assert sorted(matched.calls.get(run, []), key=by_time) == sorted(CASES[name].of(run).calls, key=by_time)
+    assert sorted(matched.calls.get(run, []), key=by_time) == sorted(CASES[name].with_run(run).calls, key=by_time)
 
 
 @pytest.mark.parametrize("split", SPLITS)
 @pytest.mark.parametrize("name", CASES)
 def test_orphans_match_expected_rows(matched: MatchedCaptures, name: str, split: str) -> None:
     run = f"{name}, {split}"
-    case = CASES[name].of(run)
-    wanted = [row for row in case.messages if row["seq"] in case.orphans]
+    case = CASES[name].with_run(run)
+    expected = [row for row in case.messages if row["seq"] in case.orphans]
     names = [name for name in spark_schemas.ORPHANS.fieldNames() if name != "date"]
     found = sorted(matched.orphans.get(run, []), key=lambda row: row["seq"])
-    assert found == [{"date": DAY} | {name: row[name] for name in names} for row in wanted]
+    assert found == [{"date": DAY} | {name: row[name] for name in names} for row in expected]
 
 
 @pytest.mark.parametrize("split", SPLITS[:2])
@@ -191,7 +191,7 @@ def test_finalized_rows_equal_merged_rows(
 def test_equal_hashes_do_not_merge_different_keys(
     spark: "SparkSession", tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Were all hashes equal, the tables would be the same."""
+    """The tables are the same even if all hashes are equal."""
     from pyspark.sql import functions as F  # noqa: N812, PLC0415
 
     from fiveways.pipeline.silver import call_merging, orphans  # noqa: PLC0415

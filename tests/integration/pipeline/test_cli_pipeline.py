@@ -1,4 +1,4 @@
-"""What the user types, and what they see."""
+"""Commands `pipeline` and `sql`: arguments, output and errors."""
 
 import io
 import json
@@ -24,8 +24,8 @@ ESCAPES = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
 
 
 @pytest.fixture
-def mine(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Commands use the Spark that is there."""
+def shared_spark(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Make commands use the shared Spark session."""
 
     @contextmanager
     def running(_: spark_session.SparkSettings) -> Iterator[SparkSession]:
@@ -69,7 +69,7 @@ def test_tables_command_shows_all_columns_of_a_table(capsys: pytest.CaptureFixtu
     assert main(["pipeline", "tables", "nonsense"]) == 2
 
 
-@pytest.mark.usefixtures("mine")
+@pytest.mark.usefixtures("shared_spark")
 def test_sql_prints_json_lines_without_a_terminal(out: Path, capfd: pytest.CaptureFixture[str]) -> None:
     query = "select method, outcome, count(*) as n from calls group by all order by n desc"
     assert main(["sql", query, "--out", str(out)]) == 0
@@ -81,7 +81,7 @@ def test_sql_prints_json_lines_without_a_terminal(out: Path, capfd: pytest.Captu
     assert shown.err == ""
 
 
-@pytest.mark.usefixtures("mine")
+@pytest.mark.usefixtures("shared_spark")
 def test_sql_prints_csv_and_tables(out: Path, capfd: pytest.CaptureFixture[str]) -> None:
     query = "select 1 as a, 'x,y' as b, null as c, minute from slo limit 1"
     assert main(["sql", query, "--out", str(out), "--format", "csv"]) == 0
@@ -92,7 +92,7 @@ def test_sql_prints_csv_and_tables(out: Path, capfd: pytest.CaptureFixture[str])
     assert lines[12].split() == ["12", "math.add"]
 
 
-@pytest.mark.usefixtures("mine")
+@pytest.mark.usefixtures("shared_spark")
 def test_sql_limit_truncates_rows_with_a_note(out: Path, capfd: pytest.CaptureFixture[str]) -> None:
     assert main(["sql", "select op from calls", "--out", str(out), "--limit", "5"]) == 0
     shown = capfd.readouterr()
@@ -100,9 +100,9 @@ def test_sql_limit_truncates_rows_with_a_note(out: Path, capfd: pytest.CaptureFi
     assert shown.err == "fiveways sql: the first 5 rows; --limit 0 shows all\n"
 
 
-@pytest.mark.usefixtures("mine")
+@pytest.mark.usefixtures("shared_spark")
 @pytest.mark.parametrize(
-    ("query", "word", "code"),
+    ("query", "expected", "code"),
     [
         ("select nonsense from calls", "nonsense", 1),
         ("select method from calls where metod = 1", "no column 'metod'; did you mean method?", 1),
@@ -113,21 +113,21 @@ def test_sql_limit_truncates_rows_with_a_note(out: Path, capfd: pytest.CaptureFi
     ],
 )
 def test_invalid_query_gives_one_line_error(
-    out: Path, query: str, word: str, code: int, capfd: pytest.CaptureFixture[str]
+    out: Path, query: str, expected: str, code: int, capfd: pytest.CaptureFixture[str]
 ) -> None:
     assert main(["sql", query, "--out", str(out)]) == code
     shown = capfd.readouterr()
     assert shown.out == ""
     assert shown.err.count("\n") == 1
-    assert word in shown.err
+    assert expected in shown.err
 
 
 @pytest.fixture
 def no_spark(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whoever starts Spark, or looks whether it could be started, fails."""
+    """Fail if a command starts Spark, or checks that it could be started."""
 
     def refuse(*_: object, **__: object) -> None:
-        raise AssertionError("Spark was wanted")
+        raise AssertionError("Spark was started")
 
     monkeypatch.setattr(spark_session, "open_spark", refuse)
     monkeypatch.setattr(spark_session, "require_spark", refuse)
@@ -145,7 +145,7 @@ def test_missing_tables_error_names_the_command_to_run(
     assert main([*verb, str(tmp_path / "none")]) == 1
     shown = capfd.readouterr().err
     assert shown.count("\n") == 1
-    assert f"there is no directory {tmp_path / 'none'}" in shown
+    assert f"directory {tmp_path / 'none'} does not exist" in shown
 
 
 @pytest.mark.usefixtures("no_spark")
@@ -162,7 +162,7 @@ def test_sql_checks_names_before_spark_starts(
     assert capfd.readouterr().err == "fiveways sql: no column 'metod' in slo; did you mean method?\n"
 
 
-@pytest.mark.usefixtures("mine")
+@pytest.mark.usefixtures("shared_spark")
 @pytest.mark.parametrize("encoding", ["ascii", "latin-1"])
 @pytest.mark.parametrize("form", ["table", "json", "csv"])
 def test_sql_escapes_characters_the_terminal_cannot_show(
@@ -189,7 +189,7 @@ def test_tables_command_works_with_any_terminal_encoding(encoding: str, monkeypa
 
 
 def terminal(encoding: str, monkeypatch: pytest.MonkeyPatch) -> io.BytesIO:
-    """Have output go to a terminal that has few characters; return what it gets."""
+    """Redirect output to a stream with this encoding; return its bytes."""
     shown = io.BytesIO()
     for name in ("stdout", "stderr"):
         monkeypatch.setattr(sys, name, io.TextIOWrapper(shown, encoding, write_through=True))

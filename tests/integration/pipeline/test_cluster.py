@@ -1,4 +1,4 @@
-"""On clusters: workers without the package get it from us, and the tables are the same."""
+"""Spark clusters: the package is sent to workers, and the tables are the same."""
 
 import os
 import re
@@ -27,7 +27,7 @@ MASTER, WORKER = "org.apache.spark.deploy.master.Master", "org.apache.spark.depl
 
 @pytest.fixture(scope="module")
 def stranger(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A Python that has what we need, but not us: without `site`, the package that is being worked on is not found."""
+    """Return a Python with the required modules but without this package, which is found only with `site`."""
     path = tmp_path_factory.mktemp("stranger") / "python"
     path.write_text(f'#!/bin/sh\nPYTHONPATH="$PYTHONPATH:{SITE}" exec {sys.executable} -S "$@"\n')
     path.chmod(0o755)
@@ -47,7 +47,7 @@ def _environment() -> dict[str, str]:
 
 
 def command(master: str, journal: Path, out: Path, python: Path) -> list[str]:
-    """Return what a user would give to the program below."""
+    """Return the arguments of the program for a run on a cluster."""
     conf = {
         "spark.pyspark.python": str(python),
         "spark.driver.memory": "1g",
@@ -62,17 +62,17 @@ def command(master: str, journal: Path, out: Path, python: Path) -> list[str]:
 
 
 def program() -> list[str]:
-    """Return the program, started where the package is: nothing in the environment says to workers where that was."""
-    found = f"import sys; sys.path[:0] = {[str(executor_setup.SOURCE_ROOT)]!r}; "
-    return ["-c", f"{found}from fiveways.cli import main; sys.exit(main())"]
+    """Return the program with the package on its path; the environment does not lead workers to it."""
+    path = f"import sys; sys.path[:0] = {[str(executor_setup.SOURCE_ROOT)]!r}; "
+    return ["-c", f"{path}from fiveways.cli import main; sys.exit(main())"]
 
 
 def test_cluster_gives_the_same_tables_and_terminal_shows_progress_bar(
     over_midnight: captures.JournalTables, stranger: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A master with two workers; the terminal shows a progress bar and no output of Java."""
-    monkeypatch.setattr("tests.support.terminals.PATIENCE", TIMEOUT)  # Spark takes its time
-    out, said, port = tmp_path / "out", tmp_path / "said", _free_port()
+    """Run on a master with two workers; the terminal shows a progress bar and no output of Java."""
+    monkeypatch.setattr("tests.support.terminals.PATIENCE", TIMEOUT)  # Spark starts slowly
+    out, output, port = tmp_path / "out", tmp_path / "output", _free_port()
     url = f"spark://127.0.0.1:{port}"
     with ExitStack() as running:
         master = ["--host", "127.0.0.1", "--port", str(port), "--webui-port", "0"]
@@ -84,33 +84,33 @@ def test_cluster_gives_the_same_tables_and_terminal_shows_progress_bar(
             log = tmp_path / f"worker{number}.log"
             running.enter_context(daemon(log, "Successfully registered", WORKER, "--host", "127.0.0.1", *own, url))
         arguments = command(url, over_midnight.journal, out, stranger)
-        with Terminal(*arguments, out=said, program=program(), variables=_environment()) as terminal:
+        with Terminal(*arguments, out=output, program=program(), variables=_environment()) as terminal:
             assert terminal.end() == 0, terminal.shown
-        used = [each for number in range(2) for each in (tmp_path / f"w{number}").glob("app-*/*/stdout")]
+        used = [path for number in range(2) for path in (tmp_path / f"w{number}").glob("app-*/*/stdout")]
     assert len(used) == 2
-    made = over_midnight.tables
-    assert captures.read_tables(out) == made
+    expected = over_midnight.tables
+    assert captures.read_tables(out) == expected
     assert captures.leftover_files(out) == []
-    records, messages, calls = len(captures.over_midnight()), len(made["messages"]), len(made["calls"])
+    records, messages, calls = len(captures.over_midnight()), len(expected["messages"]), len(expected["calls"])
     assert re.fullmatch(
         rf"4 segments, {records} records in \d+\.\d s; "
-        rf"{messages} messages, {calls} calls, 1 unreadable in {len(made)} tables, in {out}\n",
-        said.read_text(),
+        rf"{messages} messages, {calls} calls, 1 unreadable in {len(expected)} tables, in {out}\n",
+        output.read_text(),
     )
     shown = ESCAPES.sub("", terminal.shown)
-    for words in ("starting Spark", "reading segments", "making tables", "/4", "tasks"):
+    for words in ("starting Spark", "reading segments", "building tables", "/4", "tasks"):
         assert words in shown
     assert not re.search(r"WARN|log4j|INFO|java|Setting default", shown)
 
 
 @contextmanager
 def daemon(log: Path, sign: str, *command: str) -> Iterator[None]:
-    """Run one of Spark's programs until it is of no more use; it is there when its log says so."""
+    """Run one of Spark's programs for the duration of the block, after its log contains `sign`."""
     with log.open("wb") as out:
         process = subprocess.Popen([str(SPARK_CLASS), *command], env=_environment(), stdout=out, stderr=out)  # noqa: S603
     try:
         deadline = time.monotonic() + TIMEOUT
-        while not any(each in log.read_text() for each in sign.split("|")):
+        while not any(text in log.read_text() for text in sign.split("|")):
             assert process.poll() is None, log.read_text()
             assert time.monotonic() < deadline, log.read_text()
             time.sleep(0.1)
@@ -133,16 +133,16 @@ def _free_port() -> int:
 def test_missing_module_of_workers_is_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setitem(executor_setup.REQUIRED_MODULES, "no.such.module", "nothing")
     host = socket.gethostname()
-    (found,) = executor_setup.make_probe([str(tmp_path / "away"), "s3://anywhere"])([1])
-    assert found == (host, ("no.such.module",), (str(tmp_path / "away"),))
-    assert executor_setup.describe_problems([found]) == (
-        f"Spark's workers lack nothing (on {host}); install that for the Python they run"
+    (result,) = executor_setup.make_probe([str(tmp_path / "away"), "s3://anywhere"])([1])
+    assert result == (host, ("no.such.module",), (str(tmp_path / "away"),))
+    assert executor_setup.describe_problems([result]) == (
+        f"Spark's workers lack nothing (on {host}); install it for the Python that they run"
     )
 
 
 def test_directory_invisible_to_workers_is_named() -> None:
-    said = executor_setup.describe_problems([("b", (), ("/data",)), ("a", (), ("/data",)), ("c", (), ())])
-    assert said.startswith("Spark's workers do not see /data (on a, b); ")
+    problems = executor_setup.describe_problems([("b", (), ("/data",)), ("a", (), ("/data",)), ("c", (), ())])
+    assert problems.startswith("Spark's workers do not see /data (on a, b); ")
     assert executor_setup.describe_problems([("c", (), ())]) == ""
 
 
@@ -152,11 +152,11 @@ def test_package_is_sent_only_to_cluster_workers() -> None:
 
 
 def test_package_can_be_imported_from_its_zip(tmp_path: Path) -> None:
-    parcel = executor_setup.build_package_zip(tmp_path / "fiveways.zip")
+    archive = executor_setup.build_package_zip(tmp_path / "fiveways.zip")
     code = (
-        f"import sys; sys.path[:0] = [{str(parcel)!r}]; "
+        f"import sys; sys.path[:0] = [{str(archive)!r}]; "
         "import fiveways.pipeline.segment_decoder as decoder; print(decoder.__file__)"
     )
     command = [sys.executable, "-c", code]
     done = subprocess.run(command, env=_environment(), capture_output=True, text=True, check=True, timeout=TIMEOUT)  # noqa: S603
-    assert done.stdout.startswith(str(parcel))
+    assert done.stdout.startswith(str(archive))

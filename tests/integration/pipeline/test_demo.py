@@ -1,4 +1,4 @@
-"""The demo with Spark: its tables tell what was seen, and Java does not outlive it."""
+"""The demo with Spark: its tables agree with the observed calls, and Java does not outlive it."""
 
 import re
 import shlex
@@ -26,14 +26,14 @@ pytestmark = pytest.mark.usefixtures("java")
 
 
 def temporary(tmp_path: Path) -> Path:
-    """Make a temporary directory for one run."""
+    """Create a temporary directory for one run."""
     folder = tmp_path / "temporary"
     folder.mkdir()
     return folder
 
 
 def test_tables_agree_with_the_demo_matrix(spark: "SparkSession", tmp_path: Path) -> None:
-    from fiveways.pipeline.spark_session import SparkSettings  # noqa: PLC0415  without pyspark it cannot be imported
+    from fiveways.pipeline.spark_session import SparkSettings  # noqa: PLC0415  imports pyspark
     from fiveways.pipeline.sql import run_query  # noqa: PLC0415
 
     left = temporary(tmp_path)
@@ -44,7 +44,7 @@ def test_tables_agree_with_the_demo_matrix(spark: "SparkSession", tmp_path: Path
     assert (ended.folder / "demo.log").read_text(encoding="utf-8") == ""
     page = (ended.folder / "report.html").read_text(encoding="utf-8")
     assert "books.enter" in page
-    # The command that it says to try, asked of the Spark that the tests have.
+    # Run the suggested command with the shared Spark session.
     command = shlex.split(demo_process.commands(ended.out)[1])
     query, tables = command[command.index("sql") + 1], Path(command[-1])
     assert tables == ended.folder / "tables"
@@ -52,7 +52,7 @@ def test_tables_agree_with_the_demo_matrix(spark: "SparkSession", tmp_path: Path
     rows = [dict(zip(answer.columns, row, strict=True)) for row in answer.rows]
     seen = {pair: calls for pair, calls in ended.matrix.items() if calls}
     bridges = {(row["caller_protocol"], row["callee_protocol"]) for row in rows if row["callee_protocol"]}
-    assert bridges == {pair for pair in seen if pair[1] != "zmq"}  # such a program has no session of its own
+    assert bridges == {pair for pair in seen if pair[1] != "zmq"}  # ZeroMQ programs have no session of their own
     counted = run_query(CALLS, tables, SparkSettings(), spark=spark)
     assert {(str(caller), WHOSE[str(namespace)]): calls for caller, namespace, calls in counted.rows} == seen
 

@@ -1,4 +1,4 @@
-"""Pages of the docs whose commands start Spark: they are followed with the one Spark that is there."""
+"""Commands of documentation pages that start Spark, run with the shared Spark session."""
 
 import os
 import shutil
@@ -19,7 +19,7 @@ from tests.support.docs import desk, following, markdown
 
 PAGES = [page for page in markdown.pages() if following.needs_spark(page)]
 FINDS_A_JOURNAL = {"README.md", "docs/pipeline.md", "docs/dashboard.md"}
-"""Pages that tell of a hub's journal, and make none themselves."""
+"""Pages that use a journal without creating one."""
 FINDS_TABLES = {"docs/tables.md"}
 
 
@@ -27,7 +27,7 @@ FINDS_TABLES = {"docs/tables.md"}
 def in_this_spark(
     spark: SparkSession, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> following.Spark:
-    """Runs a command in this process, and gives what it shows."""
+    """Return a function that runs a command in this process and returns its output."""
 
     @contextmanager
     def running(_: spark_session.SparkSettings) -> Iterator[SparkSession]:
@@ -63,7 +63,7 @@ def test_commands_of_the_page_give_the_documented_output(
     with desk.desk(tmp_path, ports) as mine:
         if page.name in FINDS_A_JOURNAL:
             shutil.copytree(simple_run.journal, tmp_path / "journal")
-            # What is in all tables is the tutorial's to show, and every other test's of this folder.
+            # A few tables suffice: the tutorial and the other tests of this folder cover all of them.
             request.getfixturevalue("few_tables")
         if page.name in FINDS_TABLES:
             (tmp_path / "tables").symlink_to(simple_run.out)

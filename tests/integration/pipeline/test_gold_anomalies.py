@@ -1,4 +1,4 @@
-"""Gold tables about what should not be."""
+"""Gold tables about anomalies."""
 
 from pyspark.sql import SparkSession
 
@@ -38,20 +38,20 @@ def test_starved_lists_accepted_requests_without_response_or_cancellation(spark:
         activity(spark, {"last_at": NOON + 100}, {"minute_at": MIDNIGHT - 60, "last_at": MIDNIGHT - 1, "run": "run0"}),
     )
     end = MIDNIGHT - 1
-    who = ("math.add", "c1")
+    caller = ("math.add", "c1")
     assert sorted_rows(table, " ".join(table.columns)) == sorted(
         [
-            (DAY, "run1", "1", *who, "conv", "nq", NOON, NOON + 1, end - NOON, 0),
-            (NEXT, "run1", "5", *who, None, "nq", MIDNIGHT, MIDNIGHT, 0, 1),
-            (DAY, "run1", None, *who, None, "nq", NOON + 2, NOON + 1, end - NOON - 2, 3),
+            (DAY, "run1", "1", *caller, "conv", "nq", NOON, NOON + 1, end - NOON, 0),
+            (NEXT, "run1", "5", *caller, None, "nq", MIDNIGHT, MIDNIGHT, 0, 1),
+            (DAY, "run1", None, *caller, None, "nq", NOON + 2, NOON + 1, end - NOON - 2, 3),
         ],
         key=repr,
     )
 
 
 def test_starved_excludes_requests_finished_by_the_next_hub(spark: SparkSession) -> None:
-    asked: Row = {"protocol": "nq", "peer": "conv", "session": "c1", "method": "math.add", "target": "math-add"}
-    later: Row = {**asked, "run": "run2", "session": "c2", "at": NOON + HOUR}
+    request: Row = {"protocol": "nq", "peer": "conv", "session": "c1", "method": "math.add", "target": "math-add"}
+    later: Row = {**request, "run": "run2", "session": "c2", "at": NOON + HOUR}
     waits: Row = {**WAITS, "caller_peer": "conv"}
     again: Row = {**waits, "run": "run2", "op": "1", "caller_session": "c2", "requested_at": NOON + HOUR}
     numbers = ("1", "2", "3", "4", "5")
@@ -64,13 +64,13 @@ def test_starved_excludes_requests_finished_by_the_next_hub(spark: SparkSession)
         ),
         messages(
             spark,
-            *({**asked, "op": number, "id": f"r{number}"} for number in numbers),
-            {**asked, "id": "r9", "at": NOON + 7},
-            # The first was answered by the next hub, the second repeated to it in vain, the third cancelled there.
+            *({**request, "op": number, "id": f"r{number}"} for number in numbers),
+            {**request, "id": "r9", "at": NOON + 7},
+            # The next hub responded to the first; the second was repeated there without response, the third cancelled.
             {**later, "kind": "result", "direction": "out", "id": "r1", "target": "back"},
             {**later, "op": "1", "id": "r2"},
             {**later, "kind": "cancel", "id": "r3", "target": None},
-            # Others' answers: another peer's, and that of a request to another target.
+            # Responses to other requests: of another peer, and to another target.
             {**later, "kind": "result", "direction": "out", "id": "r4", "peer": "conv2"},
             {**later, "op": "2", "id": "r5", "target": "math-sub", "method": "math.sub"},
             {**later, "kind": "failure", "direction": "out", "id": "r9"},

@@ -1,4 +1,4 @@
-"""Gold tables that are made from calls alone."""
+"""Gold tables that are computed from calls only."""
 
 import pytest
 from pyspark.sql import SparkSession
@@ -27,16 +27,16 @@ from tests.integration.pipeline.table_rows import DAY, HOUR, MIDNIGHT, MINUTE, N
     ],
 )
 def test_percentiles_use_nearest_rank(spark: SparkSession, count: int, expected: tuple[int | None, ...]) -> None:
-    # Largest first, and one that is null and does not count.
+    # Descending values, and a null that does not count.
     rows = [(value,) for value in [*range(10 * count, 0, -10), None]]
     values = spark.createDataFrame(rows, "value bigint").agg(sorted_values("value").alias("all"))
-    found = values.select(*(percentile("all", each) for each in (50, 95, 99)), greatest("all")).collect()
+    found = values.select(*(percentile("all", percent) for percent in (50, 95, 99)), greatest("all")).collect()
     assert tuple(found[0]) == expected
 
 
 def test_percentiles_are_exact_for_many_calls(spark: SparkSession) -> None:
     values = spark.range(100_000, 0, -1, 4).agg(sorted_values("id").alias("all"))
-    found = values.select(*(percentile("all", each) for each in (1, 50, 95, 99))).collect()
+    found = values.select(*(percentile("all", percent) for percent in (1, 50, 95, 99))).collect()
     assert tuple(found[0]) == (1_000, 50_000, 95_000, 99_000)
 
 

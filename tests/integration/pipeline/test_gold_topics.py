@@ -63,10 +63,10 @@ def test_delivery_audit_counts_lost_duplicated_and_reordered(spark: SparkSession
             sent(3, copies=0, dropped=1, first_at=None),
             sent(4, first_at=NOON + 900),
             sent(5),
-            # Later than the one before it, but so it was published; and two at the same time are in order.
+            # Sent later, in the order of publication; two events at the same time are in order.
             sent(6, first_at=NOON + 901),
             sent(7, first_at=NOON + 901),
-            # The days are counted by themselves.
+            # Each day is counted separately.
             {"op": "p8", "published_at": MIDNIGHT},
         ),
         names(spark),
@@ -92,12 +92,12 @@ def test_delivery_audit_counts_unrecorded_publications_as_lost(spark: SparkSessi
         deliveries(
             spark,
             *everything,
-            # Came after the first and left before the last; the third and fourth are missing.
+            # Subscribed after the first and until the fifth; the third and fourth are missing.
             *(sent(number) for number in (2, 5)),
-            # These may not have wanted the third: one has left and come back, one has published it.
+            # The third may not be expected: one subscriber had unsubscribed, one published on the topic itself.
             *(sent(number, subscriber_session="leaver") for number in (2, 4)),
             *(sent(number, subscriber_session="p1") for number in (2, 4)),
-            # Another topic, another run: nothing to miss.
+            # Another topic and another run: no gaps.
             sent(1, topic="sport"),
             sent(6, topic="sport"),
             sent(1, run="run2"),

@@ -1,4 +1,4 @@
-"""Gold tables about links and load."""
+"""Gold tables about sessions and load."""
 
 from pyspark.sql import SparkSession
 
@@ -76,9 +76,9 @@ def test_top_talkers_are_limited_to_100_with_share_of_all_bytes(spark: SparkSess
     table = top_talkers(
         activity(spark, *({"session": f"s{number}", "bytes": 10} for number in range(125))), empty(spark, "calls")
     )
-    found = sorted_rows(table, "rank share")
-    assert [rank for rank, _ in sorted(found, key=lambda each: int(str(each[0])))] == list(range(1, 101))
-    assert {share for _, share in found} == {1 / 125}
+    rows = sorted_rows(table, "rank share")
+    assert [rank for rank, _ in sorted(rows, key=lambda row: int(str(row[0])))] == list(range(1, 101))
+    assert {share for _, share in rows} == {1 / 125}
 
 
 def test_sessions_summary_counts_closes_and_errors(spark: SparkSession) -> None:
@@ -141,12 +141,12 @@ def test_capacity_counts_open_calls_over_minutes(spark: SparkSession) -> None:
     found = open_calls(
         spark,
         [{}, quiet],
-        # From the middle of the first minute to the middle of the fourth, over one in which nothing else happens.
+        # From the middle of the first minute to the middle of the fourth, over a minute without other traffic.
         {"requested_at": NOON + MINUTE // 2, "latency": 3 * MINUTE},
-        # A quarter of the first minute, and one that begins in the moment in which this ends.
+        # A quarter of a minute, and a call that begins at the moment when it ends.
         {"requested_at": NOON + MINUTE // 2, "latency": MINUTE // 4},
         {"requested_at": NOON + 3 * MINUTE // 4, "latency": MINUTE // 8},
-        # One that takes no time is never open.
+        # A call without duration is never open.
         {"requested_at": NOON + 3 * MINUTE, "latency": 0},
     )
     assert found == [

@@ -1,4 +1,4 @@
-"""Commands that start Spark leave nothing behind, however they end, and say nothing when they are interrupted."""
+"""Commands that start Spark remove their files and processes in every case, and interrupts print nothing."""
 
 import os
 import signal
@@ -22,14 +22,14 @@ pytestmark = pytest.mark.usefixtures("java")
 
 @dataclass
 class Started:
-    """A command in an empty directory, with a temporary directory of its own."""
+    """A command in an empty directory with its own temporary directory."""
 
     process: subprocess.Popen[str]
     temporary: Path
     folder: Path
 
     def until(self, pattern: str) -> None:
-        """Wait until such a file is in the temporary directory."""
+        """Wait until a file in the temporary directory matches the pattern."""
         end = time.monotonic() + TIMEOUT
         while not any(self.temporary.glob(pattern)):
             assert self.process.poll() is None, self.process.communicate()
@@ -37,11 +37,11 @@ class Started:
             time.sleep(0.02)
 
     def signal(self, number: int) -> None:
-        """Send a signal to all that the terminal would send it to."""
+        """Send a signal to the process group, as a terminal does."""
         os.killpg(self.process.pid, number)
 
     def ended(self) -> tuple[int, str, str]:
-        """Return its code and what it printed; nothing else of it may be left."""
+        """Return exit code and output; check that no files are left."""
         out, err = self.process.communicate(timeout=TIMEOUT)
         assert list(self.temporary.iterdir()) == []
         assert list(self.folder.iterdir()) == []
@@ -54,9 +54,9 @@ def start(tmp_path: Path) -> Iterator[Callable[..., Started]]:
 
     def run(*command: str) -> Started:
         folder, temporary = tmp_path / "folder", tmp_path / "temporary"
-        for each in (folder, temporary):
-            each.mkdir(exist_ok=True)
-        process = subprocess.Popen(  # noqa: S603  our own program
+        for directory in (folder, temporary):
+            directory.mkdir(exist_ok=True)
+        process = subprocess.Popen(  # noqa: S603  own program
             [sys.executable, "-m", "fiveways", *command, *captures.quick_java_options()],
             cwd=folder,
             env={**os.environ, "TMPDIR": str(temporary)},
@@ -69,10 +69,10 @@ def start(tmp_path: Path) -> Iterator[Callable[..., Started]]:
         return started[-1]
 
     yield run
-    for each in started:
-        if each.process.poll() is None:
-            each.signal(signal.SIGKILL)
-            each.process.communicate()
+    for command in started:
+        if command.process.poll() is None:
+            command.signal(signal.SIGKILL)
+            command.process.communicate()
 
 
 def test_query_leaves_no_files(start: Callable[..., Started], simple_run: captures.SimpleRun) -> None:
@@ -109,7 +109,7 @@ def test_interrupted_run_ends_without_output(
 ) -> None:
     run = start("pipeline", "run", "--journal", str(simple_run.journal), "--out", str(tmp_path / "out"))
     run.until(f"{cleanup.PREFIX}*/blockmgr-*")
-    # Not all at once: the terminal sends Ctrl-C to everybody, others to the command alone.
+    # A terminal sends Ctrl-C to the process group; SIGTERM goes to the command only.
     if number == signal.SIGINT:
         run.signal(number)
     else:
@@ -133,17 +133,17 @@ def test_next_process_removes_files_of_killed_process(tmp_path: Path, monkeypatc
 
 @contextmanager
 def _killed(tmp_path: Path) -> Iterator[Path]:
-    """Have a process make a private directory, and kill it."""
+    """Yield the private directory of a process that was killed."""
     code = (
         "from fiveways.pipeline import cleanup; import time\n"
         "with cleanup.private_directory() as made: print(made, flush=True); time.sleep(1e6)"
     )
     command, here = [sys.executable, "-c", code], {**os.environ, "TMPDIR": str(tmp_path)}
-    with subprocess.Popen(command, env=here, stdout=subprocess.PIPE, text=True) as process:  # noqa: S603  our own
+    with subprocess.Popen(command, env=here, stdout=subprocess.PIPE, text=True) as process:  # noqa: S603  own
         assert process.stdout is not None
         left = Path(process.stdout.readline().strip())
         with cleanup.temporary_directory():
-            assert left.is_dir()  # as long as it lives
+            assert left.is_dir()  # the process lives
         process.kill()
         process.wait()
         yield left

@@ -1,4 +1,4 @@
-"""Publications and whom they reached."""
+"""Silver table of deliveries."""
 
 import pytest
 from pyspark.sql import SparkSession

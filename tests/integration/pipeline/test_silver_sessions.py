@@ -1,4 +1,4 @@
-"""Links, what passed over them minute by minute, and which names they spoke of."""
+"""Silver table of sessions, and work tables of traffic and names."""
 
 from pyspark.sql import SparkSession
 
@@ -138,12 +138,12 @@ def test_names_excludes_refused_requests(spark: SparkSession) -> None:
             spark,
             {**offer, "topic": "refused"},
             {"kind": "failure", "direction": "out", "id": "1", "at": NOON + 1},
-            # The same identifier again, now with success; and then for something else, which fails.
+            # The same identifier is used again: with success, then for another call that fails.
             {**offer, "topic": "granted", "at": NOON + 2},
             {"kind": "result", "direction": "out", "id": "1", "at": NOON + 3},
             {"kind": "call", "id": "1", "at": NOON + 4},
             {"kind": "failure", "direction": "out", "id": "1", "at": NOON + 5},
-            # Another's failure is nobody else's.
+            # The failure of another session does not count.
             {**offer, "topic": "unanswered", "session": "s2"},
         )
     )

@@ -1,4 +1,4 @@
-"""Spark and a real hub: topics become rows, and rows publications."""
+"""The Spark data source with a real hub: topics are read as rows, and rows are published."""
 
 import re
 import runpy
@@ -46,37 +46,37 @@ def peer(hub: hubs.Hub) -> Iterator[SyncPeer]:
 
 @pytest.fixture(scope="module")
 def engine(spark: "SparkSession") -> "SparkSession":
-    """Spark that knows the format."""
-    from fiveways.pipeline.peer import FivewaysDataSource  # noqa: PLC0415  without pyspark the tests are skipped
+    """Return the Spark session with the format registered."""
+    from fiveways.pipeline.peer import FivewaysDataSource  # noqa: PLC0415  imports pyspark
 
     spark.dataSource.register(FivewaysDataSource)
     return spark
 
 
 def read(engine: "SparkSession", url: str, topic: str, **options: object) -> "list[Row]":
-    return engine.read.format("fiveways").options(url=url, topic=topic, **said(options)).load().collect()
+    return engine.read.format("fiveways").options(url=url, topic=topic, **text_values(options)).load().collect()
 
 
-def said(options: dict[str, Any]) -> dict[str, str]:
+def text_values(options: dict[str, Any]) -> dict[str, str]:
     return {name: str(value) for name, value in options.items()}
 
 
 def publish(rows: "DataFrame", url: str, **options: object) -> None:
-    rows.write.format("fiveways").options(url=url, **said(options)).mode("append").save()
+    rows.write.format("fiveways").options(url=url, **text_values(options)).mode("append").save()
 
 
-def taken(events: SyncSubscription, number: int) -> list[SyncEvent]:
-    found = [event for event in (events.next(TIMEOUT) for _ in range(number)) if event is not None]
-    assert len(found) == number
-    return found
+def receive(events: SyncSubscription, number: int) -> list[SyncEvent]:
+    received = [event for event in (events.next(TIMEOUT) for _ in range(number)) if event is not None]
+    assert len(received) == number
+    return received
 
 
-class Collected:
-    """A stream whose rows are kept here."""
+class CollectedStream:
+    """Stream that collects its rows."""
 
     def __init__(self, engine: "SparkSession", url: str, checkpoint: Path, **options: object) -> None:
         self.rows: list[Row] = []
-        stream = engine.readStream.format("fiveways").options(url=url, **said(options)).load()
+        stream = engine.readStream.format("fiveways").options(url=url, **text_values(options)).load()
         self.started = stream.writeStream.foreachBatch(self._keep).option("checkpointLocation", str(checkpoint))
 
     def _keep(self, batch: "DataFrame", _number: int) -> None:
@@ -88,7 +88,7 @@ class Collected:
 
 
 @contextmanager
-def running(stream: Collected) -> "Iterator[StreamingQuery]":
+def running(stream: CollectedStream) -> "Iterator[StreamingQuery]":
     query = stream.started.start()
     try:
         yield query
@@ -97,34 +97,33 @@ def running(stream: Collected) -> "Iterator[StreamingQuery]":
 
 
 def use_shared_spark(engine: "SparkSession", monkeypatch: pytest.MonkeyPatch) -> "list[SparkSettings]":
-    """Let programs that start a Spark of their own have the one that is there; return how they wanted it."""
-
-    wanted: list[SparkSettings] = []
+    """Make programs use the shared Spark session; return the settings that they ask for."""
+    requested: list[SparkSettings] = []
 
     @contextmanager
     def running(settings: "SparkSettings") -> "Iterator[SparkSession]":
-        wanted.append(settings)
+        requested.append(settings)
         yield engine
 
     monkeypatch.setattr(spark_session, "open_spark", running)
-    return wanted
+    return requested
 
 
-def until(is_so: Callable[[], bool]) -> None:
-    for _ in takewhile(lambda _: not is_so(), range(int(TIMEOUT / 0.05))):
+def until(is_true: Callable[[], bool]) -> None:
+    for _ in takewhile(lambda _: not is_true(), range(int(TIMEOUT / 0.05))):
         time.sleep(0.05)
-    assert is_so()
+    assert is_true()
 
 
-def is_followed(peer: SyncPeer, query: "StreamingQuery") -> None:
-    """Wait until a query has subscribed."""
+def wait_for_subscription(peer: SyncPeer, query: "StreamingQuery") -> None:
+    """Wait until a query has subscribed to its topic."""
 
-    def is_so() -> bool:
+    def is_true() -> bool:
         assert query.exception() is None
         stats: Any = peer.call("hub.stats")
         return bool(stats["subscriptions"])
 
-    until(is_so)
+    until(is_true)
 
 
 @pytest.mark.parametrize("protocol", PROTOCOLS)
@@ -159,27 +158,27 @@ def test_columns_of_any_type_are_published(engine: "SparkSession", hub: hubs.Hub
     with peer.subscribe("typed") as events:
         publish(frame, hub.url("umq"), topic="typed")
         publish(engine.sql("select binary('ab') as data"), hub.url("lrpm"), topic="typed", encoding="cbor")
-        data = [event.data for event in taken(events, 3)]
+        data = [event.data for event in receive(events, 3)]
     assert data == [{"a": 1, "b": [{"c": "x"}]}, {"a": 1, "b": [{"c": "x"}]}, b"ab"]
     with peer.subscribe("typed") as events:
-        assert taken(events, 1)[0].data == {"a": 1, "b": [{"c": "x"}]}
+        assert receive(events, 1)[0].data == {"a": 1, "b": [{"c": "x"}]}
 
 
 def test_partition_is_published_in_order(engine: "SparkSession", hub: hubs.Hub, peer: SyncPeer) -> None:
     frame = engine.range(0, 1000, 1, 1).selectExpr("'ordered' as topic", "string(id) as data")
     with peer.subscribe("ordered") as events:
         publish(frame, hub.url("lrpm"))
-        assert [event.data for event in taken(events, 1000)] == list(range(1000))
+        assert [event.data for event in receive(events, 1000)] == list(range(1000))
 
 
 def test_option_ids_adds_ids_to_publications(engine: "SparkSession", hub: hubs.Hub, peer: SyncPeer) -> None:
     frame = engine.range(0, 4, 1, 2).selectExpr("'named' as topic", "string(id) as data")
     with peer.subscribe("named") as events:
         publish(frame, hub.url("lrpm"), ids="true")
-        published: list[Any] = [event.data for event in taken(events, 4)]
-    runs = {each["id"].split("-")[0] for each in published}
+        published: list[Any] = [event.data for event in receive(events, 4)]
+    runs = {item["id"].split("-")[0] for item in published}
     assert len(runs) == 1
-    assert sorted((each["id"].split("-")[1:], each["data"]) for each in published) == [
+    assert sorted((item["id"].split("-")[1:], item["data"]) for item in published) == [
         (["0", "1"], 0),
         (["0", "2"], 1),
         (["1", "1"], 2),
@@ -199,17 +198,17 @@ def test_stream_reads_one_topic_and_publishes_on_another(
             until(lambda: dict(_stats(peer))["subscriptions"] == 2)
             for n in (1, 2, 3):
                 peer.publish("sensors.roof", n)
-            found = taken(events, 3)
+            found = receive(events, 3)
         finally:
             query.stop()
-    assert {(event.topic, _of(event)["data"]) for event in found} == {
+    assert {(event.topic, _content(event)["data"]) for event in found} == {
         ("doubled.1", 2),
         ("doubled.2", 4),
         ("doubled.3", 6),
     }
-    ids = {_of(event)["id"] for event in found}
+    ids = {_content(event)["id"] for event in found}
     assert len(ids) == 3
-    assert all(each.startswith(f"{query.id}-") for each in ids)
+    assert all(publication_id.startswith(f"{query.id}-") for publication_id in ids)
 
 
 def _stats(peer: SyncPeer) -> dict[str, Any]:
@@ -217,7 +216,7 @@ def _stats(peer: SyncPeer) -> dict[str, Any]:
     return dict(stats)
 
 
-def _of(event: SyncEvent) -> dict[str, Any]:
+def _content(event: SyncEvent) -> dict[str, Any]:
     assert isinstance(event.data, dict)
     return event.data
 
@@ -225,9 +224,9 @@ def _of(event: SyncEvent) -> dict[str, Any]:
 def test_restarted_stream_reports_lost_rows(
     engine: "SparkSession", hub: hubs.Hub, peer: SyncPeer, tmp_path: Path
 ) -> None:
-    first = Collected(engine, hub.url("lrpm"), tmp_path, topic="again")
+    first = CollectedStream(engine, hub.url("lrpm"), tmp_path, topic="again")
     with running(first) as query:
-        is_followed(peer, query)
+        wait_for_subscription(peer, query)
         for n in (1, 2):
             peer.publish("again", n)
         rows = first.wait(2)
@@ -236,34 +235,34 @@ def test_restarted_stream_reports_lost_rows(
         ("again", "1", 0, False, 1),
         ("again", "2", 0, False, 2),
     ]
-    # As if the driver had died between planning its last batch and being done with it.
+    # Simulate a driver that died after it planned its last batch.
     last = max((tmp_path / "commits").glob("[0-9]*"), key=lambda path: int(path.name))
     last.unlink()
     (tmp_path / "commits" / f".{last.name}.crc").unlink()
     until(lambda: not _stats(peer)["subscriptions"])
     peer.publish("again", "nobody listens")
-    second = Collected(engine, hub.url("lrpm"), tmp_path, topic="again")
+    second = CollectedStream(engine, hub.url("lrpm"), tmp_path, topic="again")
     with running(second) as query:
-        is_followed(peer, query)
+        wait_for_subscription(peer, query)
         peer.publish("again", 3)
         peer.publish("again", 4)
         after = second.wait(2)
     assert [(row.data, row.gap, row.seq) for row in after] == [("3", True, 1), ("4", False, 2)]
-    assert after[0].missed in {1, 2}  # what was in the batch without an end
+    assert after[0].missed in {1, 2}  # rows of the unfinished batch
     assert after[0].reader != rows[0].reader
 
 
 def test_stream_resubscribes_after_its_topic_was_closed(
     engine: "SparkSession", hub: hubs.Hub, peer: SyncPeer, tmp_path: Path
 ) -> None:
-    stream = Collected(engine, hub.url("umq36"), tmp_path, topic="goes")
+    stream = CollectedStream(engine, hub.url("umq36"), tmp_path, topic="goes")
     with running(stream) as query:
-        is_followed(peer, query)
+        wait_for_subscription(peer, query)
         peer.publish("goes", 1)
         stream.wait(1)
         peer.close_topic("goes")
         until(lambda: not _stats(peer)["subscriptions"])
-        is_followed(peer, query)
+        wait_for_subscription(peer, query)
         peer.publish("goes", 2)
         rows = stream.wait(2)
     assert [(row.data, row.gap) for row in rows] == [("1", False), ("2", True)]
@@ -274,7 +273,7 @@ def test_available_now_query_reads_all_retained_values(
 ) -> None:
     for n in range(5):
         peer.publish(f"kept.n{n}", n, retain=True)
-    stream = Collected(engine, hub.url("lrpm"), tmp_path, topic="kept.*", count=5, batch_rows=2, partition_rows=1)
+    stream = CollectedStream(engine, hub.url("lrpm"), tmp_path, topic="kept.*", count=5, batch_rows=2, partition_rows=1)
     query = stream.started.trigger(availableNow=True).start()
     assert query.awaitTermination(TIMEOUT)
     assert sorted(row.data for row in stream.rows) == ["0", "1", "2", "3", "4"]
@@ -285,24 +284,24 @@ def test_available_now_query_reads_all_retained_values(
 def test_rows_dropped_by_a_full_buffer_are_counted_in_missed(
     engine: "SparkSession", hub: hubs.Hub, peer: SyncPeer, tmp_path: Path
 ) -> None:
-    stream = Collected(engine, hub.url("lrpm"), tmp_path, topic="flood", buffer_rows=10)
+    stream = CollectedStream(engine, hub.url("lrpm"), tmp_path, topic="flood", buffer_rows=10)
     query = stream.started.trigger(processingTime="2 seconds").start()
     try:
-        is_followed(peer, query)
+        wait_for_subscription(peer, query)
         number = 0
 
-        def is_told() -> bool:
+        def is_loss_reported() -> bool:
             nonlocal number
             for _ in range(50):
                 number += 1
                 peer.publish("flood", number)
             return any(row.missed for row in stream.rows)
 
-        until(is_told)
+        until(is_loss_reported)
     finally:
         query.stop()
     rows = sorted(stream.rows, key=lambda row: int(row.data))
-    # Each row tells what is missing right before it: so all numbers are accounted for.
+    # `missed` counts the rows missing directly before a row, so all numbers are accounted for.
     passed = 0
     for row in rows:
         passed += row.missed + 1
@@ -312,12 +311,12 @@ def test_rows_dropped_by_a_full_buffer_are_counted_in_missed(
 @pytest.mark.parametrize(
     ("options", "sentence"),
     [
-        ({"topic": "a"}, "say where the hub is"),
+        ({"topic": "a"}, "no URL of a hub"),
         ({"url": "ws://localhost", "topic": "a"}, "url: ws:// says no protocol"),
-        ({"url": "mqtt-rpc+mqtt://localhost", "topic": "a"}, "the URL leads to a broker"),
-        ({"url": "umq+ws://localhost"}, "say which topic is to be read"),
+        ({"url": "mqtt-rpc+mqtt://localhost", "topic": "a"}, "the URL names an MQTT broker"),
+        ({"url": "umq+ws://localhost"}, "no topic to read"),
         ({"url": "umq+ws://localhost", "topic": "a", "encoding": "cbor"}, "this protocol has only one"),
-        ({"url": "umq+ws://localhost", "topic": "a", "topics": "b"}, "'topics' is no option of the format fiveways"),
+        ({"url": "umq+ws://localhost", "topic": "a", "topics": "b"}, "unknown option 'topics' of the format fiveways"),
     ],
 )
 def test_invalid_option_fails_at_load(engine: "SparkSession", options: dict[str, str], sentence: str) -> None:
@@ -327,9 +326,9 @@ def test_invalid_option_fails_at_load(engine: "SparkSession", options: dict[str,
 
 def test_unreachable_hub_fails_batch_and_stream(engine: "SparkSession", tmp_path: Path) -> None:
     away = "lrpm+ws://127.0.0.1:9"
-    from pyspark.errors import AnalysisException  # noqa: PLC0415  without pyspark the tests are skipped
+    from pyspark.errors import AnalysisException  # noqa: PLC0415  imports pyspark
 
-    # While the query is planned: no task runs, and so nothing of Java's is in the error.
+    # The error occurs while the query is planned: no task runs, and the error has no Java stack trace.
     tracker = engine.sparkContext.statusTracker()
     jobs = set(tracker.getJobIdsForGroup())
     with pytest.raises(AnalysisException, match=r"127\.0\.0\.1:9"):
@@ -337,7 +336,7 @@ def test_unreachable_hub_fails_batch_and_stream(engine: "SparkSession", tmp_path
     with pytest.raises(AnalysisException, match=r"127\.0\.0\.1:9"):
         publish(engine.createDataFrame([("a", "1")], ROWS), away)
     assert set(tracker.getJobIdsForGroup()) == jobs
-    query = Collected(engine, away, tmp_path, topic="a").started.start()
+    query = CollectedStream(engine, away, tmp_path, topic="a").started.start()
     with pytest.raises(Exception, match=r"127\.0\.0\.1:9"):
         query.awaitTermination(TIMEOUT)
 
@@ -374,7 +373,7 @@ def test_code_block_of_the_docs_prints_the_documented_output(
 ) -> None:
     place = hub.url("lrpm").removeprefix("lrpm+ws://").removesuffix("/lrpm")
     use_shared_spark(engine, monkeypatch)
-    exec(block.replace("localhost:7500", place), {})  # noqa: S102  our own docs
+    exec(block.replace("localhost:7500", place), {})  # noqa: S102  own docs
     assert capsys.readouterr().out.splitlines() == re.findall(r"# prints (.*)", block)
     for topic in ("sensors.roof", "sensors.cellar"):
         peer.close_topic(topic)
@@ -383,26 +382,26 @@ def test_code_block_of_the_docs_prints_the_documented_output(
 def test_example_prints_means_of_all_rooms(
     engine: "SparkSession", monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """All of it but the start of a Spark of its own: it is given the one that is there."""
-    wanted = use_shared_spark(engine, monkeypatch)
+    """Run the example with the shared Spark session."""
+    requested = use_shared_spark(engine, monkeypatch)
     with hubs.serving() as hub:
         place = hub.url("lrpm").removeprefix("lrpm+ws://").removesuffix("/lrpm")
         monkeypatch.setattr(sys, "argv", ["peer.py", place])
         runpy.run_path(str(ROOT / "examples" / "spark" / "peer.py"), run_name="__main__")
     shown = capsys.readouterr().out
     assert sorted(line.split()[0] for line in shown.splitlines()) == [f"means.room{n}" for n in range(4)]
-    assert [settings.master for settings in wanted] == ["local[2]"]
+    assert [settings.master for settings in requested] == ["local[2]"]
 
 
 def test_example_reports_unreachable_hub_before_spark_starts(
     monkeypatch: pytest.MonkeyPatch, engine: "SparkSession"
 ) -> None:
-    wanted = use_shared_spark(engine, monkeypatch)
+    requested = use_shared_spark(engine, monkeypatch)
     monkeypatch.setattr(sys, "argv", ["peer.py", "127.0.0.1:9"])
     with pytest.raises(SystemExit) as ended:
         runpy.run_path(str(ROOT / "examples" / "spark" / "peer.py"), run_name="__main__")
     assert re.fullmatch(r"peer\.py: [^\n]*127\.0\.0\.1:9[^\n]*", str(ended.value.code))
-    assert wanted == []
+    assert requested == []
 
 
 def test_query_plan_does_not_show_the_token(
@@ -440,6 +439,6 @@ def test_denied_publication_and_subscription_fail_their_queries(engine: "SparkSe
         ):
             publish(rows, url, retain="true", **token)
         assert [row.data for row in read(engine, url, "open.*", **token)] == ["1"]
-        query = Collected(engine, url, tmp_path / "checkpoint", topic="shut.*", **token).started.start()
+        query = CollectedStream(engine, url, tmp_path / "checkpoint", topic="shut.*", **token).started.start()
         with pytest.raises(Exception, match="may not subscribe"):
             query.awaitTermination(TIMEOUT)

@@ -1,4 +1,4 @@
-"""The parts of Spark as a peer that need no Spark to run."""
+"""Parts of the Spark data source that run without Spark."""
 
 from typing import Any
 from urllib.parse import urlsplit
@@ -23,18 +23,18 @@ URL = "lrpm+ws://localhost:7500"
 ROW = TopicRow("a", "1", 5, 0, False, "r", 1)
 
 
-def filled(buffer: RowBuffer, *numbers: int) -> None:
+def fill(buffer: RowBuffer, *numbers: int) -> None:
     for number in numbers:
         buffer.put("t", str(number), number)
 
 
 def rows_of(partitions: Any) -> list[dict[str, Any]]:  # noqa: ANN401
-    return [row for each in partitions for batch in decode_rows(each.value) for row in batch.to_pylist()]
+    return [row for partition in partitions for batch in decode_rows(partition.value) for row in batch.to_pylist()]
 
 
 def test_buffer_keeps_rows_until_they_are_discarded() -> None:
     buffer = RowBuffer("r", 10, 1 << 20)
-    filled(buffer, 1, 2, 3)
+    fill(buffer, 1, 2, 3)
     assert [row.data for row in buffer.between(1, 3)] == ["2", "3"]
     buffer.discard(2)
     assert buffer.latest == 3
@@ -45,14 +45,14 @@ def test_buffer_keeps_rows_until_they_are_discarded() -> None:
 
 def test_full_buffer_counts_dropped_rows_in_the_next_row() -> None:
     buffer = RowBuffer("r", 2, 1 << 20)
-    filled(buffer, 1, 2, 3)
+    fill(buffer, 1, 2, 3)
     buffer.put("t", "4", 4, missed=5, gap=True)
     buffer.discard(1)
-    filled(buffer, 5, 6)
+    fill(buffer, 5, 6)
     last = buffer.between(2, 3)[0]
     assert (last.data, last.missed, last.gap, last.seq) == ("5", 1 + 6, True, 3)
     buffer.discard(3)
-    filled(buffer, 7)
+    fill(buffer, 7)
     assert [(row.missed, row.gap) for row in buffer.between(3, 4)] == [(1, False)]
     assert buffer.dropped == 3
 
@@ -60,10 +60,10 @@ def test_full_buffer_counts_dropped_rows_in_the_next_row() -> None:
 def test_buffer_is_bounded_by_bytes_but_takes_one_row_of_any_size() -> None:
     buffer = RowBuffer("r", 100, 1000)
     buffer.put("t", "x" * 5000, 1)
-    filled(buffer, 2)
+    fill(buffer, 2)
     assert buffer.latest == 1
     buffer.discard(1)
-    filled(buffer, 3)
+    fill(buffer, 3)
     assert buffer.between(1, 2)[0].missed == 1
 
 
@@ -87,21 +87,21 @@ def test_every_value_has_a_json_form(value: object, text: str) -> None:
 
 
 class HubLessReader(TopicStreamReader):
-    """A reader without a hub, whose topic is filled by the test."""
+    """Stream reader without a hub; the test fills its buffer."""
 
     def __init__(self, **options: str) -> None:
         super().__init__(DataSourceOptions.parse({"url": URL, "topic": "t", **options}))
         self._follower.open = lambda: None  # type: ignore[method-assign]
 
-    def come(self, *numbers: int) -> None:
-        filled(self._buffer, *numbers)
+    def receive(self, *numbers: int) -> None:
+        fill(self._buffer, *numbers)
 
 
 def test_stream_reader_gives_the_same_rows_again_until_commit() -> None:
     reader = HubLessReader(partition_rows="2")
     start: Any = reader.initialOffset()
     assert reader.latestOffset(start, ReadAllAvailable()) == start
-    reader.come(1, 2, 3)
+    reader.receive(1, 2, 3)
     end: Any = reader.latestOffset(start, ReadAllAvailable())
     first, second = reader.partitions(start, end), reader.partitions(start, end)
     assert len(first) == 2
@@ -109,14 +109,14 @@ def test_stream_reader_gives_the_same_rows_again_until_commit() -> None:
     assert rows_of(first) == rows_of(second)
     assert reader.partitions(end, end) == []
     reader.commit(end)
-    reader.come(4)
+    reader.receive(4)
     assert [row["seq"] for row in rows_of(reader.partitions(end, reader.latestOffset(end, ReadAllAvailable())))] == [4]
 
 
 def test_micro_batch_respects_the_read_limit() -> None:
     reader = HubLessReader()
     start: Any = reader.initialOffset()
-    reader.come(*range(10))
+    reader.receive(*range(10))
     assert reader.latestOffset(start, ReadMaxRows(4))["seq"] == 4
     assert reader.getDefaultReadLimit() == ReadMaxRows(100_000)
     assert reader.reportLatestOffset() == {**start, "seq": 10}
@@ -125,11 +125,11 @@ def test_micro_batch_respects_the_read_limit() -> None:
 def test_full_buffer_has_room_after_spark_asks_for_more() -> None:
     reader = HubLessReader(buffer_rows="2")
     start: Any = reader.initialOffset()
-    reader.come(1, 2, 3)
+    reader.receive(1, 2, 3)
     end: Any = reader.latestOffset(start, ReadAllAvailable())
-    # Spark commits `end` only when there is more; so it has to go before.
+    # Spark commits `end` only when there are more rows, so the reader discards it before.
     assert reader.latestOffset(end, ReadAllAvailable()) == end
-    reader.come(4)
+    reader.receive(4)
     found = rows_of(reader.partitions(end, reader.latestOffset(end, ReadAllAvailable())))
     assert [(row["data"], row["missed"]) for row in found] == [("4", 1)]
 
@@ -137,9 +137,9 @@ def test_full_buffer_has_room_after_spark_asks_for_more() -> None:
 def test_new_reader_reports_rows_lost_by_the_previous_reader() -> None:
     old: Offset = {"reader": "before", "seq": 7}
     reader = HubLessReader()
-    for _ in range(2):  # however often it is asked for
+    for _ in range(2):  # Spark may ask repeatedly
         assert reader.partitions({"reader": "before", "seq": 4}, old) == []
-    reader.come(1, 2)
+    reader.receive(1, 2)
     end: Any = reader.latestOffset(old, ReadAllAvailable())
     found = rows_of(reader.partitions(old, end))
     assert [(row["missed"], row["gap"], row["seq"]) for row in found] == [(3, True, 1), (0, False, 2)]
@@ -148,7 +148,7 @@ def test_new_reader_reports_rows_lost_by_the_previous_reader() -> None:
 def test_error_is_raised_after_all_rows_were_read() -> None:
     reader = HubLessReader()
     start: Any = reader.initialOffset()
-    reader.come(1)
+    reader.receive(1)
     reader._follower.error = BadOption("over")
     end: Any = reader.latestOffset(start, ReadAllAvailable())
     assert end["seq"] == 1
@@ -163,14 +163,14 @@ def test_follower_resubscribes_after_hub_restart() -> None:
         buffer = RowBuffer("r", 100, 1 << 20)
         follower = TopicFollower(DataSourceOptions.parse({"url": url, "topic": "t.*"}), buffer)
         follower.open()
-        follower.open()  # once is enough
+        follower.open()  # the second call does nothing
         try:
             publish(url, "t.x", 1)
             assert buffer.wait_for(1, TIMEOUT)
             hub.end()
             again = hubs.Hub(hubs.start("serve", "--port", port))
             try:
-                # Until it has subscribed again, nobody hears us.
+                # Publications before the new subscription are lost.
                 number = 1
                 while buffer.latest < 2 and number < 600:
                     number += 1
@@ -193,14 +193,14 @@ def publish(url: str, topic: str, data: object) -> None:
 @pytest.mark.parametrize(
     ("options", "sentence"),
     [
-        ({"timeout": "soon"}, "timeout is a positive number of seconds, not 'soon'"),
-        ({"count": "-1"}, "count is a whole number from 1 on, not '-1'"),
-        ({"buffer_rows": "0"}, "buffer_rows is a whole number from 1 on, not '0'"),
-        ({"retain": "yes"}, "retain is true or false, not 'yes'"),
-        ({"when_full": "block"}, "when_full is one of skip, close, unsubscribe, not 'block'"),
+        ({"timeout": "soon"}, "timeout must be a positive number of seconds, not 'soon'"),
+        ({"count": "-1"}, "count must be a whole number, 1 or more, not '-1'"),
+        ({"buffer_rows": "0"}, "buffer_rows must be a whole number, 1 or more, not '0'"),
+        ({"retain": "yes"}, "retain must be true or false, not 'yes'"),
+        ({"when_full": "block"}, "when_full must be one of skip, close, unsubscribe, not 'block'"),
         ({"identity": "me"}, "`identity` and `secret` belong together"),
-        ({"url": f"{URL}?encoding=json", "encoding": "cbor"}, "the URL says json, and the option encoding says cbor"),
-        ({"path": "x"}, "'path' is no option of the format fiveways"),
+        ({"url": f"{URL}?encoding=json", "encoding": "cbor"}, "the URL says json, but the option encoding says cbor"),
+        ({"path": "x"}, "unknown option 'path' of the format fiveways"),
     ],
 )
 def test_invalid_option_is_rejected_with_its_value(options: dict[str, str], sentence: str) -> None:

@@ -1,4 +1,4 @@
-"""How Spark is started, and what is said where it cannot be."""
+"""Start of Spark, its settings, and errors if it cannot start."""
 
 import importlib.util
 import os
@@ -97,7 +97,7 @@ def test_error_text_is_read_before_spark_stops(
     monkeypatch.setattr(spark_session, "stop_spark", stop)
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     with (
-        pytest.raises(SparkFailed, match=r"Caused by: the disk is full; what Spark said is in /") as raised,
+        pytest.raises(SparkFailed, match=r"Caused by: the disk is full; Spark's output is in /") as raised,
         batch_run.prepared_spark(spark_session.SparkSettings(), None, []),
     ):
         raise Broken("broken")

@@ -1,4 +1,4 @@
-"""`pipeline watch`: the tables of a stream are those of a batch, whatever happens to the stream."""
+"""`pipeline watch`: the tables of a stream equal those of a batch run, even after interruptions."""
 
 import os
 import signal
@@ -39,10 +39,10 @@ def test_stream_gives_the_same_tables_as_a_batch(
 ) -> None:
     journal, out = tmp_path / "journal", tmp_path / "stream"
     records = captures.over_midnight()
-    Random(1).shuffle(records)  # much disorder, all of it within the delay
+    Random(1).shuffle(records)  # disorder within the allowed lateness
     paths = captures.write_segments(tmp_path / "all", records, 4)
     journal.mkdir()
-    for added in (paths[:1], paths[1:]):  # segments that come while nobody looks are found in the next stream
+    for added in (paths[:1], paths[1:]):  # segments that arrive between two streams are found by the next one
         for path in added:
             (journal / path.name).write_bytes(path.read_bytes())
         (step,) = watch(spark, journal, out, delay=86_400 * 4)
@@ -69,7 +69,7 @@ def test_late_records_are_included_by_the_next_batch_run(spark: SparkSession, tm
     assert captures.count_rows(out, "messages") == len(builder.records) - 20
     assert captures.count_rows(out, "calls", outcome="result") < 20
     assert captures.count_rows(out, "orphans") > 0
-    # Records that the tables have, late or not, are not read again from a copy.
+    # Copies of records that were read, late or not, are skipped.
     (journal / "copy-1.parquet").write_bytes((journal / "r1-000001.parquet").read_bytes())
     (journal / "copy-2.parquet").write_bytes((journal / "r1-000002.parquet").read_bytes())
     (step,) = watch(spark, journal, out, delay=30.0)
@@ -100,7 +100,7 @@ def test_query_is_restarted_after_a_slow_source_start(
     captures.write_segments(journal, builder.records, 2)
     (step,) = watch(spark, journal, tmp_path / "out")
     assert step.segments == 2
-    # On a busy machine Spark may find more starts too slow than the one that fails here.
+    # On a busy machine more starts may be too slow than the one that fails here.
     assert len(started.read_text().splitlines()) >= 2
 
 
@@ -144,20 +144,20 @@ def test_stream_follows_a_growing_journal(spark: SparkSession, tmp_path: Path) -
     builder = RecordBuilder()
     builder.add_calls(range(12))
     steps: list[IncrementReport] = []
-    wish = WatchOptions(str(journal), out, every=0.1)
+    options = WatchOptions(str(journal), out, every=0.1)
     ended: list[BaseException] = []
 
     def follow() -> None:
         try:
-            streaming_run.watch(wish, steps.append, spark=spark)
-        except BaseException as exc:  # noqa: BLE001  it is looked at below
+            streaming_run.watch(options, steps.append, spark=spark)
+        except BaseException as exc:  # noqa: BLE001  checked below
             ended.append(exc)
 
     thread = Thread(target=follow, daemon=True)
     thread.start()
     for number in range(3):
         captures.write_segment(journal, builder.records[number * 16 : number * 16 + 16], number + 1)
-        until(lambda: sum(step.segments for step in steps) > number or bool(ended))  # noqa: B023  over before the next
+        until(lambda: sum(step.segments for step in steps) > number or bool(ended))  # noqa: B023  ends before the next
     assert not ended
     assert all(step.lag >= 0 for step in steps)
     with pytest.raises(TablesLocked):
@@ -178,11 +178,11 @@ def until(done: Callable[[], bool]) -> None:
 
 @contextmanager
 def watching(journal: Path, out: Path, *more: str) -> Iterator[subprocess.Popen[bytes]]:
-    """Run `fiveways pipeline watch` in a process of its own, which is gone at the end, and its Java with it."""
+    """Run `fiveways pipeline watch` in a process, and kill it at the end, with its Java."""
     arguments = ["pipeline", "watch", "--journal", str(journal), "--out", str(out), "--master", "local[2]", *more]
     arguments += captures.quick_java_options()
     code = "import sys; from tests.support import captures; sys.exit(captures.main_with_few_tables())"
-    process = subprocess.Popen(  # noqa: S603  our own program
+    process = subprocess.Popen(  # noqa: S603  own program
         [sys.executable, "-c", code, *arguments],
         env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
         stdout=subprocess.DEVNULL,
@@ -203,7 +203,7 @@ def test_killed_stream_resumes_with_the_same_tables(spark: SparkSession, tmp_pat
     builder.add_calls(range(40))
     paths = captures.write_segments(tmp_path / "all", builder.records, 4)
     journal.mkdir()
-    moments: list[Callable[[], bool]] = [  # while a batch is in the making, and between two of them
+    moments: list[Callable[[], bool]] = [  # during a batch, and between two batches
         (tmp_path / ".out.next" / "calls").exists,
         lambda: segments_in(out) >= 2,
     ]
@@ -211,7 +211,7 @@ def test_killed_stream_resumes_with_the_same_tables(spark: SparkSession, tmp_pat
         with watching(journal, out) as process:
             for path in added:
                 (journal / path.name).write_bytes(path.read_bytes())
-            until(lambda: moment() or process.poll() is not None)  # noqa: B023  it is over before the next turn
+            until(lambda: moment() or process.poll() is not None)  # noqa: B023  ends before the next turn
             assert process.poll() is None
             os.kill(process.pid, signal.SIGKILL)
     (journal / paths[3].name).write_bytes(paths[3].read_bytes())

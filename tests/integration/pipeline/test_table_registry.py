@@ -1,4 +1,4 @@
-"""The list of tables: complete, in order, and explained."""
+"""Registry of tables: completeness, order and documentation."""
 
 import inspect
 
@@ -21,8 +21,8 @@ SCHEMAS = {
     "deliveries": spark_schemas.DELIVERIES,
     "sessions": spark_schemas.SESSIONS,
 }
-MADE = [table for table in TABLES.values() if table.inputs]
-FROM_PIECES = ("calls", "orphans")
+COMPUTED = [table for table in TABLES.values() if table.inputs]
+FROM_PARTIAL_CALLS = ("calls", "orphans")
 
 
 def test_all_gold_tables_are_registered() -> None:
@@ -36,7 +36,7 @@ def test_every_table_follows_its_inputs() -> None:
         known.add(table.name)
 
 
-@pytest.mark.parametrize("table", MADE, ids=lambda table: str(table.name))
+@pytest.mark.parametrize("table", COMPUTED, ids=lambda table: str(table.name))
 def test_function_parameters_are_the_registered_inputs(table: Table) -> None:
     parameters = inspect.signature(table.function).parameters
     assert list(parameters) == [name.lstrip("_") for name in table.inputs]
@@ -52,14 +52,14 @@ def test_every_table_documents_question_grain_and_columns(table: Table) -> None:
 
 
 @pytest.mark.parametrize(
-    "table", [each for each in MADE if each.name not in FROM_PIECES], ids=lambda table: str(table.name)
+    "table", [table for table in COMPUTED if table.name not in FROM_PARTIAL_CALLS], ids=lambda table: str(table.name)
 )
 def test_columns_of_every_table_are_documented(spark: SparkSession, table: Table) -> None:
-    made = empty(spark, table.name)
-    assert made.columns == list(table.columns)
-    assert made.columns[0] == "date"
+    table_frame = empty(spark, table.name)
+    assert table_frame.columns == list(table.columns)
+    assert table_frame.columns[0] == "date"
     if table.name in SCHEMAS:
-        assert made.dtypes == [(field.name, field.dataType.simpleString()) for field in SCHEMAS[table.name]]
+        assert table_frame.dtypes == [(field.name, field.dataType.simpleString()) for field in SCHEMAS[table.name]]
 
 
 def test_order_returns_requested_tables_and_their_inputs() -> None:

@@ -410,7 +410,7 @@ def test_results_and_the_report_are_shown(chromium: Chromium, tmp_path: Path) ->
         assert result_tables.HOSTILE in text
         assert "yesterday" not in text
         board.do(lambda page: page.get_by_role("link", name="Full report").click())
-        board.has("h1", "What passed through the hub")
+        board.has("h1", "Hub traffic report")
         # A sandboxed page has no origin, so the hub refuses its connections.
         assert board.do(lambda page: page.evaluate("self.origin")) == "null"
 

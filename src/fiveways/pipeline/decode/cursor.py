@@ -73,7 +73,7 @@ class Cursor:
         self.select(good)
 
     def select_unescaped(self, name: str) -> pa.Array:
-        """Keep rows whose string has neither escapes nor control characters; return the strings."""
+        """Keep rows with a string without escapes and control characters; return the strings."""
         buffer = self.buffer
         content = buffer.slices(*self.span(name))
         octets = np.frombuffer(content.buffers()[2] or b"", np.uint8)
@@ -83,7 +83,7 @@ class Cursor:
         return content
 
     def read_body(self) -> None:
-        """Keep rows whose rest is one JSON value, and store its size as that of the body."""
+        """Keep rows with one JSON value as rest, and store its size as that of the body."""
         good: BoolArray = self["at"] < self["ends"]
         good[good] = valid_json(self.buffer, self["at"][good], self["ends"][good])
         self.select(good)

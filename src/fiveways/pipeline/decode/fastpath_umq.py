@@ -54,7 +54,7 @@ def scan36(buffer: PayloadBuffer, from_hub: BoolArray, strings: StringTables) ->
 
 
 def _drop_invalid_ids(buffer: PayloadBuffer, good: BoolArray, line: Int64Array) -> None:
-    """Clear rows whose id is not in upper-case digits without a leading zero."""
+    """Clear rows with an id that is not in upper-case digits, or has a leading zero."""
     rows = np.flatnonzero(good)
     numbers = buffer.slices(buffer.starts[rows] + 1, line[rows]).view(pa.string())
     digits = pc.and_(pc.ascii_is_alnum(numbers), pc.equal(numbers, pc.ascii_upper(numbers)))
@@ -73,7 +73,7 @@ def _decode_calls(decoded: DecodedColumns, rows: Int64Array, names_at: Int64Arra
 
 
 def _decode_array_calls(decoded: DecodedColumns, rows: Int64Array, colon: Int64Array) -> None:
-    """Decode calls whose payload is an array of the method and its arguments."""
+    """Decode calls with an array of the method and its arguments as payload."""
     buffer = decoded.buffer
     ends = buffer.ends[rows]
     array = (ends - colon > len(':[""]')) & buffer.matches(colon + 1, b'["') & (buffer.bytes_at(ends - 1) == ord("]"))

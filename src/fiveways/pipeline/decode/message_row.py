@@ -19,7 +19,7 @@ DECODE_LIMITS: Final = Limits(max_text=_UNLIMITED, max_batch=_UNLIMITED)
 """Limits of decoding; the hub that recorded a frame has already applied its own settings."""
 CALLBACK_PREFIX: Final = "callback."
 METHODS_WITH_TOPIC: Final = frozenset({"hub.publish", "hub.subscribe", "hub.close", "hub.register", "hub.unregister"})
-"""Built-in methods whose arguments name a topic or a method."""
+"""Built-in methods with a topic or a method among their arguments."""
 
 STATUS_OF_REASON: Final[dict[Reason, str]] = {
     **{reason: "not_executed" for reason in Reason if reason.execution is Execution.NO},

@@ -94,7 +94,7 @@ def _umq36(text: str, from_hub: bool, _op: str | None) -> MessageRow | None:
 
 
 def _kind_without_name(kind: str) -> str:
-    """Return the kind of a request whose name is unknown; only a callback is recognised by its letter."""
+    """Return the kind of a request without a known name; only a callback is recognised by its letter."""
     return kind if kind == "discover" else "call" if kind == "call" else "callback"
 
 

@@ -59,7 +59,7 @@ def starved(calls: DataFrame, messages: DataFrame, activity: DataFrame) -> DataF
 
 
 def _requests_of_ended_runs(waiting: DataFrame, messages: DataFrame, activity: DataFrame) -> DataFrame:
-    """Return requests whose hub process had a successor, with the ids that identify them in NQ for any hub.
+    """Return requests of hub processes with a successor, with the ids that identify them in NQ for any hub.
 
     There are few. Usually there are none, and Spark does not read the messages.
     """

@@ -8,7 +8,7 @@ from fiveways.pipeline.days import utc_dates
 
 
 def build_orphans(partial_calls: pa.Table) -> pa.Table:
-    """Return the final responses of partial calls whose side has no request."""
+    """Return the final responses in partial calls on a side without a request."""
     partial_calls = partial_calls.select(["run", "strays"]).filter(partial_calls["strays"].is_valid()).combine_chunks()
     if not len(partial_calls):
         return ORPHANS.empty_table()

@@ -117,7 +117,7 @@ class RowBuilder:
         return held
 
     def _repeatable_rows(self, rows: Int64Array) -> Int64Array:
-        """Return rows whose target shows the use to which they belong, -1 for the others."""
+        """Return rows with a target that identifies their use, -1 for the others."""
         if self._has_op:
             return np.full(len(rows), -1, np.int64)
         return np.where((rows >= 0) & grouping.is_repeatable(self._columns, rows), rows, -1)

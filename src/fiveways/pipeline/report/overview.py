@@ -20,7 +20,7 @@ from fiveways.pipeline.report.units import MINUTE
 MAX_CALLS: Final = 50_000_000
 """Maximum calls that are read one by one."""
 MAX_CANDIDATES: Final = 120
-"""Methods whose percentiles are computed; the slowest methods are among them."""
+"""Number of methods for which percentiles are computed; the slowest methods are among them."""
 _OUTLIER_SHARE: Final = 0.001
 """Share of the frames at each end of the time range that the charts may leave out."""
 _OUTLIER_STRETCH: Final = 3

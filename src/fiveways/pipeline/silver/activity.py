@@ -11,7 +11,7 @@ _CONNECTION_COLUMNS = ("run", "node", "session", "peer", "protocol", "transport"
 def activity(messages: DataFrame, quarantine: DataFrame) -> DataFrame:
     """How much traffic had each session?
 
-    One row per minute, session and direction; a session whose identity became known later has one row for each peer.
+    One row per minute, session and direction; a session that authenticated later has one row for each peer.
     Unreadable frames count as frames, with unknown node.
 
     Columns:

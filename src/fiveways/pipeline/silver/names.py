@@ -59,7 +59,7 @@ def _is_operation(kind: str, method: str) -> Column:
 
 
 def _accepted_offers(messages: DataFrame) -> DataFrame:
-    """Return registrations and subscriptions whose first response is not a failure."""
+    """Return registrations and subscriptions without those that got a failure as first response."""
     is_registration = (F.col("kind") == "call") & (F.col("method") == "hub.register")
     requests = messages.filter(
         (F.col("direction") == "in")
@@ -80,7 +80,7 @@ def _accepted_offers(messages: DataFrame) -> DataFrame:
 
 
 def _refused_offers(requests: DataFrame, messages: DataFrame) -> DataFrame:
-    """Return requests whose first response is a failure; only for these few are the results searched."""
+    """Return requests with a failure as first response; only for these few are the results searched."""
     request_keys = F.broadcast(requests.select(*_REQUEST_KEY, *_POSITION_COLUMNS))
     is_behind = F.col("answer") > F.struct(*_POSITION_COLUMNS)
     failed = (

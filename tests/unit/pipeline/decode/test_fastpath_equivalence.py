@@ -1,4 +1,4 @@
-"""The quick way tells what the plain way tells, of every frame, or leaves it alone."""
+"""The fast path decodes every frame like the general path, or leaves it to the general path."""
 
 from pathlib import Path
 from random import Random
@@ -36,7 +36,7 @@ TOKENS = [
         b"\x20\x01",
     ),
 ]
-TRAPS = {
+EDGE_CASES = {
     "umq": [
         *(b"M1\nhub:publish\na.b\nx", b"M1\ncallback:xyz\n1", b"M1\n\n", b"M1\nx", b"R1", b"R1\n", b"R\nx", b"T1\nx"),
         *(b"E1\n7 x", b"!1\n7 x", b"!1\n77 x", b"E1\n123456789 x", b"E1\n1234567890 x", b"E1\n9", b"E1\n9 ", b"E\n9 x"),
@@ -174,19 +174,19 @@ TRAPS = {
 }
 
 
-def trap_rows() -> list[dict[str, Any]]:
+def edge_case_rows() -> list[dict[str, Any]]:
     return [
         row(protocol, payload, direction, channel="/a" if protocol == "mqtt-rpc" else None)
-        for protocol, payloads in TRAPS.items()
+        for protocol, payloads in EDGE_CASES.items()
         for payload in payloads
         for direction in ("in", "out")
     ]
 
 
 def test_vectors_decode_equally_on_both_paths() -> None:
-    told = assert_paths_agree(sample_records.vector_rows())
-    assert len(told.messages) > 10_000
-    assert len(told.quarantine) > 1_000
+    decoded = assert_paths_agree(sample_records.vector_rows())
+    assert len(decoded.messages) > 10_000
+    assert len(decoded.quarantine) > 1_000
 
 
 def test_shuffled_vectors_decode_equally_on_both_paths() -> None:
@@ -200,28 +200,28 @@ def test_fuzzer_finds_decode_equally_on_both_paths() -> None:
 
 
 def test_edge_cases_decode_equally_on_both_paths() -> None:
-    assert_paths_agree(trap_rows())
+    assert_paths_agree(edge_case_rows())
 
 
 @pytest.mark.parametrize("protocol", PROTOCOLS)
 def test_edge_case_between_good_frames_decodes_equally(protocol: str) -> None:
-    """One bad body must neither hide behind the others, nor take them with it."""
+    """An invalid body is not accepted in a group of valid ones, and does not affect them."""
     channel = "/a" if protocol == "mqtt-rpc" else None
-    good = TRAPS[protocol][0]
-    for payload in TRAPS[protocol]:
-        assert_paths_agree([row(protocol, each, "out", channel=channel) for each in (good, payload, good, payload)])
+    good = EDGE_CASES[protocol][0]
+    for payload in EDGE_CASES[protocol]:
+        assert_paths_agree([row(protocol, frame, "out", channel=channel) for frame in (good, payload, good, payload)])
 
 
 @pytest.mark.parametrize("protocol", PROTOCOLS)
 @settings(max_examples=60, deadline=None)
 @given(data=st.data())
 def test_damaged_frames_decode_equally_on_both_paths(protocol: str, data: st.DataObject) -> None:
-    seeds = [packet.payload for packet in sample_records.packets(protocol)] + TRAPS[protocol]
-    rows = [damaged(protocol, seeds, data) for _ in range(data.draw(st.integers(1, 8)))]
+    seeds = [packet.payload for packet in sample_records.packets(protocol)] + EDGE_CASES[protocol]
+    rows = [damaged_row(protocol, seeds, data) for _ in range(data.draw(st.integers(1, 8)))]
     assert_paths_agree(rows)
 
 
-def damaged(protocol: str, seeds: list[bytes], data: st.DataObject) -> dict[str, Any]:
+def damaged_row(protocol: str, seeds: list[bytes], data: st.DataObject) -> dict[str, Any]:
     payload = data.draw(st.sampled_from(seeds))[:2000]
     for _ in range(data.draw(st.integers(0, 3))):
         at = data.draw(st.integers(0, len(payload)))
@@ -246,14 +246,14 @@ def damaged(protocol: str, seeds: list[bytes], data: st.DataObject) -> dict[str,
 
 def test_many_damaged_frames_decode_equally_on_both_paths() -> None:
     random = Random(11)
-    pool = sample_records.vector_rows() + 3 * trap_rows()
+    pool = sample_records.vector_rows() + 3 * edge_case_rows()
     rows = []
-    for each in random.choices(pool, k=6000):
-        payload = bytearray(each["payload"])
+    for record in random.choices(pool, k=6000):
+        payload = bytearray(record["payload"])
         for _ in range(random.choice([0, 1, 1, 2])):
             at = random.randrange(len(payload) + 1)
             payload[at : at + random.randrange(3)] = random.choice([*TOKENS, bytes([random.randrange(256)])])
-        rows.append({**each, "payload": bytes(payload), "size": len(payload)})
+        rows.append({**record, "payload": bytes(payload), "size": len(payload)})
     assert_paths_agree(rows)
 
 
@@ -262,9 +262,9 @@ def test_sample_capture_decodes_equally_on_both_paths(tmp_path: Path, ops: bool)
     generate(tmp_path / "journal", tmp_path / "truth", Options(frames=12_000, ops=ops))
     for path in sorted((tmp_path / "journal").glob("*.parquet")):
         for records in reader.read_batches(str(path)):
-            plainly, quickly = decode_general(records), decode_batch(records)
-            for one, other in zip(plainly, quickly, strict=True):
-                assert one.to_pylist() == other.to_pylist()
+            general, fast = decode_general(records), decode_batch(records)
+            for expected, decoded in zip(general, fast, strict=True):
+                assert expected.to_pylist() == decoded.to_pylist()
 
 
 COMMON = {
@@ -298,9 +298,9 @@ COMMON = {
 
 @pytest.mark.parametrize("protocol", PROTOCOLS)
 def test_common_frames_take_the_fast_path(protocol: str) -> None:
-    """Without this, a quick way that is never sure would pass all of the above."""
+    """The comparisons with the general path would also pass if the fast path decoded nothing."""
     frames = [frame for pair in COMMON[protocol] for frame in zip(pair, ("in", "out"), strict=True)]
     rows = [row(protocol, payload, direction, channel="/a", op="5") for payload, direction in frames]
     assert_paths_agree(rows)
-    ((_, told),) = _scan_groups(PreparedBatch(normalize_batch(batch(rows))), StringTables(), 1)
-    assert [rows[place]["payload"] for place in np.flatnonzero(~told.is_decoded)] == []
+    ((_, decoded),) = _scan_groups(PreparedBatch(normalize_batch(batch(rows))), StringTables(), 1)
+    assert [rows[index]["payload"] for index in np.flatnonzero(~decoded.is_decoded)] == []

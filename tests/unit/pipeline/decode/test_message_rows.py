@@ -1,4 +1,4 @@
-"""What single frames tell, written down by hand."""
+"""Decoding of single frames, with expected rows written by hand."""
 
 from typing import Any
 
@@ -12,11 +12,11 @@ OK = {"status": "result"}
 RAISED = {"status": "failed", "reason": "raised"}
 
 
-def refused(reason: str, code: str, status: str = "not_executed") -> dict[str, Any]:
+def failure(reason: str, code: str, status: str = "not_executed") -> dict[str, Any]:
     return {"status": status, "reason": reason, "code": code}
 
 
-# direction, frame, kind, id, target, and whatever else is not null
+# direction, frame, kind, id, target, and all other values that are not null
 UMQ = [
     (IN, b"H1.0.0\n***", "hello", None, None, {"body_size": 3}),
     (OUT, b"W1.0.0\n***", "welcome", None, None, {"body_size": 3}),
@@ -60,14 +60,14 @@ UMQ = [
     (OUT, b"C8\ntoken\nx", "callback", "8", "token", {"body_size": 1}),
     (IN, b"M8\ncallback:token\nx", "callback", "8", "callback:token", {"body_size": 1}),
     (OUT, b"R7\nyes", "result", "7", None, OK | {"body_size": 3}),
-    (OUT, b"!7\n7 none", "failure", "7", None, refused("no_such_method", "7") | {"body_size": 6}),
-    (OUT, b"!7\n99 what", "failure", "7", None, refused("unavailable", "99") | {"body_size": 7}),
-    (OUT, b"E7\n9 late", "failure", "7", None, refused("timeout", "9", "timeout") | {"body_size": 6}),
-    (OUT, b"E7\n10 gone", "failure", "7", None, refused("lost", "10", "lost") | {"body_size": 7}),
-    (OUT, b"E7\n16 no", "failure", "7", None, refused("cancelled", "16", "cancelled") | {"body_size": 5}),
+    (OUT, b"!7\n7 none", "failure", "7", None, failure("no_such_method", "7") | {"body_size": 6}),
+    (OUT, b"!7\n99 what", "failure", "7", None, failure("unavailable", "99") | {"body_size": 7}),
+    (OUT, b"E7\n9 late", "failure", "7", None, failure("timeout", "9", "timeout") | {"body_size": 6}),
+    (OUT, b"E7\n10 gone", "failure", "7", None, failure("lost", "10", "lost") | {"body_size": 7}),
+    (OUT, b"E7\n16 no", "failure", "7", None, failure("cancelled", "16", "cancelled") | {"body_size": 5}),
     (OUT, b"E7\n7 dwarfs", "failure", "7", None, RAISED | {"body_size": 8}),
     (IN, b"E7\n9 late", "failure", "7", None, RAISED | {"body_size": 6}),
-    (IN, b"!7\n14 full", "failure", "7", None, refused("overloaded", "14") | {"body_size": 7}),
+    (IN, b"!7\n14 full", "failure", "7", None, failure("overloaded", "14") | {"body_size": 7}),
     (OUT, b"E\n5 Unsupported version", "error", None, None, {"code": "5", "body_size": 21}),
     (OUT, b"Ttid\nnews", "event", None, "tid", {"body_size": 4}),
     (OUT, b"Ztid", "topic_closed", None, "tid", {"body_size": 0}),
@@ -99,9 +99,9 @@ UMQ36 = [
         {"method": "hub.publish", "topic": "a", "body_size": 13},
     ),
     (IN, b"B63:4454:here", "callback", "63", "4454", {"body_size": 4}),
-    (OUT, b"E1:8 away", "failure", "1", None, refused("unavailable", "8") | {"body_size": 6}),
+    (OUT, b"E1:8 away", "failure", "1", None, failure("unavailable", "8") | {"body_size": 6}),
     (IN, b"E1:8 away", "failure", "1", None, RAISED | {"body_size": 6}),
-    (IN, b"!1:6 Not RPC server", "failure", "1", None, refused("unavailable", "6") | {"body_size": 16}),
+    (IN, b"!1:6 Not RPC server", "failure", "1", None, failure("unavailable", "6") | {"body_size": 16}),
     (OUT, b"T9A: x", "event", None, "9A", {"body_size": 2}),
     (OUT, b"D9A:", "topic_closed", None, "9A", {"body_size": 0}),
     (IN, b"U9A:", "unsubscribe", None, "9A", {"body_size": 0}),
@@ -135,7 +135,7 @@ LRPM = [
         "failure",
         "13",
         None,
-        refused("denied", "hub.err.denied") | {"body_size": 4},
+        failure("denied", "hub.err.denied") | {"body_size": 4},
     ),
     (
         OUT,
@@ -143,7 +143,7 @@ LRPM = [
         "failure",
         "13",
         None,
-        refused("lost", "hub.err.new", "lost") | {"body_size": 4},
+        failure("lost", "hub.err.new", "lost") | {"body_size": 4},
     ),
     (
         IN,
@@ -159,7 +159,7 @@ LRPM = [
         "failure",
         "13",
         None,
-        refused("cancelled", ".err.cancelled", "cancelled") | {"body_size": 4},
+        failure("cancelled", ".err.cancelled", "cancelled") | {"body_size": 4},
     ),
     (IN, b"[21,13,{}]", "cancel", "13", None, {"body_size": 0}),
     (IN, b'[61,14,"a.b__2dc",1,{}]', "publish", "14", "a.b__2dc", {"topic": "a.b__2dc", "body_size": 1}),
@@ -226,7 +226,7 @@ NQ = [
         "failure",
         "x",
         "b1",
-        refused("no_such_method", "notarget") | {"body_size": 0},
+        failure("no_such_method", "notarget") | {"body_size": 0},
     ),
     (
         OUT,
@@ -234,7 +234,7 @@ NQ = [
         "failure",
         "x",
         "b1",
-        refused("timeout", "expired", "timeout") | {"body_size": 0},
+        failure("timeout", "expired", "timeout") | {"body_size": 0},
     ),
     (
         OUT,
@@ -271,7 +271,7 @@ MQTT = [
         "failure",
         "7",
         None,
-        refused("lost", "404", "lost") | {"body_size": 0},
+        failure("lost", "404", "lost") | {"body_size": 0},
     ),
     (
         OUT,
@@ -287,17 +287,17 @@ MQTT = [
         "failure",
         "7",
         None,
-        refused("denied", "403") | {"body_size": 0},
+        failure("denied", "403") | {"body_size": 0},
     ),
 ]
 CASES = [
-    *(("umq", *each) for each in UMQ),
-    *(("umq36", *each) for each in UMQ36),
-    *(("lrpm-json", *each) for each in LRPM),
-    *(("nq", *each) for each in NQ),
+    *(("umq", *case) for case in UMQ),
+    *(("umq36", *case) for case in UMQ36),
+    *(("lrpm-json", *case) for case in LRPM),
+    *(("nq", *case) for case in NQ),
     *(("mqtt-rpc", direction, bytes.fromhex(frame), *rest) for direction, frame, *rest in MQTT),
 ]
-NOT_ASKED = (
+IGNORED_COLUMNS = (
     "run",
     "seq",
     "part",
@@ -323,11 +323,11 @@ def test_frame_decodes_to_expected_row(
     target: str | None,
     more: dict[str, Any],
 ) -> None:
-    told = assert_paths_agree([row(protocol, frame, direction, channel="/svc" if protocol == "mqtt-rpc" else None)])
-    assert told.quarantine.to_pylist() == []
-    (found,) = told.messages.to_pylist()
+    decoded = assert_paths_agree([row(protocol, frame, direction, channel="/svc" if protocol == "mqtt-rpc" else None)])
+    assert decoded.quarantine.to_pylist() == []
+    (message,) = decoded.messages.to_pylist()
     expected = {"kind": kind, "id": identifier, "target": target} | more
-    rest = {name: value for name, value in found.items() if name not in NOT_ASKED}
+    rest = {name: value for name, value in message.items() if name not in IGNORED_COLUMNS}
     assert rest == dict.fromkeys(rest) | expected
 
 
@@ -336,14 +336,14 @@ def test_every_failure_reason_has_a_status() -> None:
 
 
 def test_cbor_and_json_frames_decode_to_equal_rows() -> None:
-    from fiveways.protocols.lrpm.messages import CBOR_CODEC, JSON_CODEC  # noqa: PLC0415  by their own names here
+    from fiveways.protocols.lrpm.messages import CBOR_CODEC, JSON_CODEC  # noqa: PLC0415  names clash with those above
     from fiveways.wire.limits import Limits  # noqa: PLC0415
     from fiveways.wire.packet import Packet  # noqa: PLC0415
 
     for direction, frame, *_ in LRPM:
         message = JSON_CODEC.decode(Packet(frame), Limits())
-        again = CBOR_CODEC.encode(message).payload
+        cbor_frame = CBOR_CODEC.encode(message).payload
         json_row = assert_paths_agree([row("lrpm-json", frame, direction)]).messages.to_pylist()[0]
-        cbor_row = assert_paths_agree([row("lrpm-cbor", again, direction)]).messages.to_pylist()[0]
+        cbor_row = assert_paths_agree([row("lrpm-cbor", cbor_frame, direction)]).messages.to_pylist()[0]
         for name in ("kind", "id", "target", "method", "topic", "status", "reason", "code"):
             assert cbor_row[name] == json_row[name], (frame, name)

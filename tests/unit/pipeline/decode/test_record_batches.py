@@ -1,4 +1,4 @@
-"""Records around the frames: batches, operations, marks, what was cut or left out, and other people's captures."""
+"""Decoding of record batches: operations, marks, truncated payloads, and captures with other columns."""
 
 from typing import Any
 
@@ -15,18 +15,18 @@ from tests.support.sample_records import assert_paths_agree, batch, row
 BATCH = b'[{"t":"a","r":"1","d":1},{"a":"b","i":["2","3"],"d":null},{"i":"c"}]'
 
 
-def told(rows: list[dict[str, Any]], *names: str) -> list[tuple[Any, ...]]:
-    return [tuple(each[name] for name in names) for each in assert_paths_agree(rows).messages.to_pylist()]
+def decoded_values(rows: list[dict[str, Any]], *names: str) -> list[tuple[Any, ...]]:
+    return [tuple(row[name] for name in names) for row in assert_paths_agree(rows).messages.to_pylist()]
 
 
 def test_decoded_tables_have_the_documented_columns() -> None:
-    found = decode(batch([row("umq", b"R1\nx"), row("umq", b""), {**sample_records.RECORD, "kind": "open"}]))
+    decoded = decode(batch([row("umq", b"R1\nx"), row("umq", b""), {**sample_records.RECORD, "kind": "open"}]))
     for table, columns in zip(
-        found, (spark_schemas.MESSAGES, spark_schemas.QUARANTINE, spark_schemas.MARKS), strict=True
+        decoded, (spark_schemas.MESSAGES, spark_schemas.QUARANTINE, spark_schemas.MARKS), strict=True
     ):
         plain = [
-            pa.field(each.name, each.type.value_type if pa.types.is_dictionary(each.type) else each.type)
-            for each in table.schema
+            pa.field(field.name, field.type.value_type if pa.types.is_dictionary(field.type) else field.type)
+            for field in table.schema
         ]
         assert pa.schema(plain) == spark_schemas.to_arrow(columns)
         assert len(table) == 1
@@ -35,27 +35,27 @@ def test_decoded_tables_have_the_documented_columns() -> None:
 def test_nq_array_gives_one_row_per_message_with_its_operation() -> None:
     rows = [row("nq", BATCH, op="5 - p6")]
     expected = [(0, "call", "1", "5"), (1, "result", "2", None), (2, "result", "3", None), (3, "ack", None, "p6")]
-    assert told(rows, "part", "kind", "id", "op") == expected
+    assert decoded_values(rows, "part", "kind", "id", "op") == expected
 
 
 @pytest.mark.parametrize(("op", "expected"), [("5", None), ("5 6", None), ("5 6 7 8", None), (None, None), ("", None)])
 def test_wrong_number_of_operations_gives_null_operations(op: str | None, expected: str | None) -> None:
-    assert {each for (each,) in told([row("nq", BATCH, op=op)], "op")} == {expected}
+    assert {value for (value,) in decoded_values([row("nq", BATCH, op=op)], "op")} == {expected}
 
 
 @pytest.mark.parametrize(("op", "expected"), [("5", "5"), ("-", None), ("5 6", None), ("", None), (None, None)])
 def test_operation_of_a_single_message(op: str | None, expected: str | None) -> None:
     rows = [row("umq", b"R1\nx", op=op), row("umq", b"Xv", op=op), row("umq", b"R2\nx", op="9")]
-    assert told(rows, "op") == [(expected,), (expected,), ("9",)]
+    assert decoded_values(rows, "op") == [(expected,), (expected,), ("9",)]
 
 
 def test_invalid_message_does_not_affect_others_of_its_frame() -> None:
-    found = assert_paths_agree([row("nq", b'[{"i":"a"},{"q":1},{"i":"b"}]', op="1 2 3")])
-    assert [(each["part"], each["target"], each["op"]) for each in found.messages.to_pylist()] == [
+    decoded = assert_paths_agree([row("nq", b'[{"i":"a"},{"q":1},{"i":"b"}]', op="1 2 3")])
+    assert [(row["part"], row["target"], row["op"]) for row in decoded.messages.to_pylist()] == [
         (0, "a", "1"),
         (1, "b", "3"),
     ]
-    (bad,) = found.quarantine.to_pylist()
+    (bad,) = decoded.quarantine.to_pylist()
     assert bad["reason"] == "neither r nor p, a, i or e: no message [NQ-13]"
 
 
@@ -65,7 +65,7 @@ def test_binary_frames_of_umq_are_attachments() -> None:
         row("umq", b"\x00\xff", kind="binary"),
         row("umq36", None, kind="binary", size=70),
     ]
-    assert told(rows, "kind", "body_size") == [("result", 1), ("attachment", 2), ("attachment", 70)]
+    assert decoded_values(rows, "kind", "body_size") == [("result", 1), ("attachment", 2), ("attachment", 70)]
 
 
 def test_publications_on_bridged_topics_are_decoded_without_payload() -> None:
@@ -75,7 +75,7 @@ def test_publications_on_bridged_topics_are_decoded_without_payload() -> None:
         row("mqtt-rpc", None, "out", op="p1", channel=None, size=5),
     ]
     expected = [("publish", "a/B", "a.__42", 1), ("event", "a/B", "a.__42", 5), ("event", None, None, 5)]
-    assert told(rows, "kind", "target", "topic", "body_size") == expected
+    assert decoded_values(rows, "kind", "target", "topic", "body_size") == expected
 
 
 def test_marks_keep_kind_and_reason() -> None:
@@ -83,33 +83,33 @@ def test_marks_keep_kind_and_reason() -> None:
         {**sample_records.RECORD, "kind": kind, "reason": f"why {kind}", "op": "p1"}
         for kind in sorted(schema.MARKER_KINDS)
     ]
-    found = assert_paths_agree([row("umq", b"R1\nx"), *marks])
-    assert [(each["kind"], each["reason"], each["seq"]) for each in found.marks.to_pylist()] == [
+    decoded = assert_paths_agree([row("umq", b"R1\nx"), *marks])
+    assert [(row["kind"], row["reason"], row["seq"]) for row in decoded.marks.to_pylist()] == [
         ("close", "why close", 1),
         ("deny", "why deny", 2),
         ("drop", "why drop", 3),
         ("open", "why open", 4),
     ]
-    assert len(found.messages) == 1
+    assert len(decoded.messages) == 1
 
 
 def test_unreadable_frames_keep_their_first_bytes_and_reason() -> None:
-    found = assert_paths_agree(
+    decoded = assert_paths_agree(
         [row("lrpm-json", b"\x01" * 300, op="3", channel="c"), row("xyz", b"?"), row("umq", b"x", kind="odd")]
     )
-    first, *others = found.quarantine.to_pylist()
+    first, *others = decoded.quarantine.to_pylist()
     assert (first["payload"], first["size"], first["op"], first["channel"]) == ("01" * 256, 300, "3", "c")
     assert first["reason"].endswith("[LRPM-13]")
-    assert [each["reason"] for each in others] == ["no protocol is called 'xyz'", "no record is called 'odd'"]
+    assert [other["reason"] for other in others] == ["unknown protocol 'xyz'", "unknown kind of record 'odd'"]
 
 
 @pytest.mark.parametrize("protocol", registry.PROTOCOLS)
 def test_omitted_payload_goes_to_quarantine(protocol: str) -> None:
-    (found,) = assert_paths_agree([row(protocol, None, size=9)]).quarantine.to_pylist()
-    assert (found["reason"], found["payload"], found["size"]) == ("payload left out", None, 9)
+    (decoded,) = assert_paths_agree([row(protocol, None, size=9)]).quarantine.to_pylist()
+    assert (decoded["reason"], decoded["payload"], decoded["size"]) == ("payload left out", None, 9)
 
 
-CUT = [
+TRUNCATED = [
     ("umq", b"M7\nAccount:get\n[1", "call", "7", "account.get"),
     ("umq", b"M7\nAccount:g", "call", "7", None),
     ("umq", b"R7\n\xc3", "result", "7", None),
@@ -135,33 +135,33 @@ CUT = [
 ]
 
 
-@pytest.mark.parametrize(("protocol", "payload", "kind", "identifier", "method"), CUT)
+@pytest.mark.parametrize(("protocol", "payload", "kind", "identifier", "method"), TRUNCATED)
 def test_truncated_frame_is_decoded_as_far_as_possible(
     protocol: str, payload: bytes, kind: str | None, identifier: str | None, method: str | None
 ) -> None:
-    found = assert_paths_agree([row(protocol, payload, size=len(payload) + 20, channel="/s", op="1")])
+    decoded = assert_paths_agree([row(protocol, payload, size=len(payload) + 20, channel="/s", op="1")])
     if kind is None:
-        assert [each["reason"] for each in found.quarantine.to_pylist()] == ["payload cut"]
+        assert [row["reason"] for row in decoded.quarantine.to_pylist()] == ["payload cut"]
         return
-    (only,) = found.messages.to_pylist()
+    (only,) = decoded.messages.to_pylist()
     assert (only["kind"], only["id"], only["method"], only["body_size"]) == (kind, identifier, method, None)
     assert only["size"] == len(payload) + 20
 
 
 def test_every_prefix_of_a_frame_is_decoded_or_quarantined() -> None:
     rows = [
-        {**each, "payload": each["payload"][:end], "size": len(each["payload"])}
-        for each in sample_records.vector_rows()[::40]
-        for end in range(min(len(each["payload"]), 40))
+        {**record, "payload": record["payload"][:end], "size": len(record["payload"])}
+        for record in sample_records.vector_rows()[::40]
+        for end in range(min(len(record["payload"]), 40))
     ]
-    found = assert_paths_agree(rows)
-    assert len(found.messages) + len(found.quarantine) == len(rows)
+    decoded = assert_paths_agree(rows)
+    assert len(decoded.messages) + len(decoded.quarantine) == len(rows)
 
 
 def test_chunked_table_decodes_as_one() -> None:
     one, other = batch([row("umq", b"R1\nx")]), batch([row("nq", b'{"i":"a"}'), row("umq", b"R2\nx")])
-    found = decode(pa.Table.from_batches([one, other]))
-    assert found.messages["id"].to_pylist() == ["1", None, "2"]
+    decoded = decode(pa.Table.from_batches([one, other]))
+    assert decoded.messages["id"].to_pylist() == ["1", None, "2"]
 
 
 def test_empty_input_gives_empty_tables() -> None:
@@ -170,29 +170,29 @@ def test_empty_input_gives_empty_tables() -> None:
 
 
 def test_missing_additional_and_dictionary_columns_are_accepted() -> None:
-    given = batch([row("umq", b"R1\nx", channel="c"), row("umq", b"T2\nx")])
+    records = batch([row("umq", b"R1\nx", channel="c"), row("umq", b"T2\nx")])
     others = pa.RecordBatch.from_pydict(
         {
-            name: given[name].dictionary_encode() if name == "session" else given[name]
-            for name in given.schema.names[:-1]
+            name: records[name].dictionary_encode() if name == "session" else records[name]
+            for name in records.schema.names[:-1]
         }
         | {"more": pa.array([1, 2])}
     )
-    assert decode(others).messages.to_pylist() == decode(given).messages.to_pylist()
+    assert decode(others).messages.to_pylist() == decode(records).messages.to_pylist()
 
 
 def test_slice_of_a_batch_decodes_only_its_rows() -> None:
-    given = batch([row("umq", b"R%d\nx" % number) for number in range(9)])
-    assert decode(given.slice(3, 4)).messages["id"].to_pylist() == ["3", "4", "5", "6"]
+    records = batch([row("umq", b"R%d\nx" % number) for number in range(9)])
+    assert decode(records.slice(3, 4)).messages["id"].to_pylist() == ["3", "4", "5", "6"]
 
 
 def test_surrogate_halves_become_question_marks() -> None:
-    """A text that UTF-8 cannot hold is no reason to lose a frame."""
-    found = assert_paths_agree([row("nq", b'{"t":"a","r":"\\ud800x","d":1}')])
-    assert len(found.messages) + len(found.quarantine) == 1
+    """A text that UTF-8 cannot encode does not make a frame unreadable."""
+    decoded = assert_paths_agree([row("nq", b'{"t":"a","r":"\\ud800x","d":1}')])
+    assert len(decoded.messages) + len(decoded.quarantine) == 1
 
 
 def test_input_columns_are_not_copied() -> None:
-    given = batch([row("umq", b"R%d\nx" % number) for number in range(100)])
-    found = decode(given).messages
-    assert found["at"].chunk(0).buffers()[1].address == given["at"].buffers()[1].address
+    records = batch([row("umq", b"R%d\nx" % number) for number in range(100)])
+    decoded = decode(records).messages
+    assert decoded["at"].chunk(0).buffers()[1].address == records["at"].buffers()[1].address

@@ -1,4 +1,4 @@
-"""Buckets and axes."""
+"""Time buckets and axes of charts."""
 
 import pytest
 
@@ -12,12 +12,12 @@ START = 1_772_524_800  # 2026-03-03 08:00
 @pytest.mark.parametrize("minutes", [1, 2, 59, 179, 180, 181, 570, 1440, 10_000, 525_600, 30_000_000])
 def test_time_range_is_covered_by_a_bounded_number_of_buckets(minutes: int) -> None:
     last = START + (minutes - 1) * MINUTE
-    cells = axes.time_buckets(START, last)
-    assert 1 <= cells.bucket_count <= MAX_BUCKETS
-    assert cells.start <= START
-    assert last + MINUTE <= cells.end
-    assert (last - cells.start) // cells.width == cells.bucket_count - 1
-    assert sum(cells.seconds(index) for index in range(cells.bucket_count)) == minutes * MINUTE
+    buckets = axes.time_buckets(START, last)
+    assert 1 <= buckets.bucket_count <= MAX_BUCKETS
+    assert buckets.start <= START
+    assert last + MINUTE <= buckets.end
+    assert (last - buckets.start) // buckets.width == buckets.bucket_count - 1
+    assert sum(buckets.seconds(index) for index in range(buckets.bucket_count)) == minutes * MINUTE
 
 
 def test_one_minute_is_one_bucket() -> None:
@@ -26,22 +26,22 @@ def test_one_minute_is_one_bucket() -> None:
 
 @pytest.mark.parametrize("minutes", [1, 30, 570, 1440, 5000, 200_000, 30_000_000])
 def test_time_ticks_are_few_and_ascending(minutes: int) -> None:
-    marks = axes.time_ticks(axes.time_buckets(START, START + (minutes - 1) * MINUTE))
-    assert 1 <= len(marks) <= 13
-    places = [each.position for each in marks]
-    assert places == sorted(set(places))
-    assert all(0 <= place < 1 for place in places)
+    ticks = axes.time_ticks(axes.time_buckets(START, START + (minutes - 1) * MINUTE))
+    assert 1 <= len(ticks) <= 13
+    positions = [tick.position for tick in ticks]
+    assert positions == sorted(set(positions))
+    assert all(0 <= position < 1 for position in positions)
 
 
 def test_each_day_is_labelled_once() -> None:
-    marks = axes.time_ticks(axes.time_buckets(START, START + 3 * DAY))
-    named = [each.below for each in marks if each.below]
-    assert named == [units.day(START + number * DAY) for number in range(4)]
-    assert {each.label for each in marks} == {"00:00", "12:00"}
+    ticks = axes.time_ticks(axes.time_buckets(START, START + 3 * DAY))
+    dates = [tick.below for tick in ticks if tick.below]
+    assert dates == [units.day(START + number * DAY) for number in range(4)]
+    assert {tick.label for tick in ticks} == {"00:00", "12:00"}
 
 
 def test_single_day_has_no_date_labels() -> None:
-    assert all(not each.below for each in axes.time_ticks(axes.time_buckets(START, START + 5 * HOUR)))
+    assert all(not tick.below for tick in axes.time_ticks(axes.time_buckets(START, START + 5 * HOUR)))
 
 
 @pytest.mark.parametrize("top", [0, 1e-9, 0.003, 0.42, 1, 7, 99, 100, 101, 12_345, 9.2e18])
@@ -69,14 +69,14 @@ def test_logarithmic_scale_includes_all_values(low: int, high: int) -> None:
 
 def test_ticks_of_a_logarithmic_scale_are_round_durations() -> None:
     labels = [
-        each.label.replace(units.NO_BREAK_SPACE, " ") for each in axes.logarithmic_scale(1_300_000, 40 * 10**9).ticks
+        tick.label.replace(units.NO_BREAK_SPACE, " ") for tick in axes.logarithmic_scale(1_300_000, 40 * 10**9).ticks
     ]
     assert labels == ["1 ms", "10 ms", "100 ms", "1 s", "10 s", "60 s"]
 
 
 def test_bucket_width_text_has_the_largest_unit() -> None:
-    said = [
+    texts = [
         TimeBuckets(0, width, 1, 0, width).width_text.replace(units.NO_BREAK_SPACE, " ")
         for width in (60, 900, 3600, 7200, DAY, 2 * DAY)
     ]
-    assert said == ["1 min", "15 min", "1 h", "2 h", "1 d", "2 d"]
+    assert texts == ["1 min", "15 min", "1 h", "2 h", "1 d", "2 d"]

@@ -9,41 +9,41 @@ import pytest
 from fiveways.pipeline.report import axes
 from fiveways.pipeline.report.charts import Chart, Series, line_chart, separate_labels, stacked_chart
 
-PLOT = Chart("some", "Some chart", "per second", "It goes up.")
-CELLS = axes.time_buckets(0, 180)  # four minutes
+CHART = Chart("some", "Some chart", "per second", "It goes up.")
+BUCKETS = axes.time_buckets(0, 180)  # four minutes
 
 
-def paths(drawn: str, kind: str) -> list[str]:
+def paths(drawing: str, css_class: str) -> list[str]:
     return [
-        each.get("d", "")
-        for each in ET.fromstring(drawn).iter("path")  # noqa: S314  our own drawing
-        if kind in each.get("class", "").split()
+        element.get("d", "")
+        for element in ET.fromstring(drawing).iter("path")  # noqa: S314  own drawing
+        if css_class in element.get("class", "").split()
     ]
 
 
 def test_chart_has_title_description_and_data_table() -> None:
-    drawn = line_chart(
-        PLOT, CELLS, axes.linear_scale(4, str), [Series("a", "p50", [1, 2, 3, 3]), Series("b", "p95", [4] * 4)]
+    drawing = line_chart(
+        CHART, BUCKETS, axes.linear_scale(4, str), [Series("a", "p50", [1, 2, 3, 3]), Series("b", "p95", [4] * 4)]
     )
-    root = ET.fromstring(drawn)  # noqa: S314
+    root = ET.fromstring(drawing)  # noqa: S314
     svg = root.find(".//svg")
     assert svg is not None
     assert svg.get("role") == "img"
-    told = {each.get("id"): each.text for each in svg if each.get("id")}
-    assert [told[each] for each in str(svg.get("aria-labelledby")).split()] == ["Some chart", "It goes up."]
+    texts = {element.get("id"): element.text for element in svg if element.get("id")}
+    assert [texts[identity] for identity in str(svg.get("aria-labelledby")).split()] == ["Some chart", "It goes up."]
     assert root.find(".//div[@data-table='some-table']") is not None
-    assert ["".join(each.itertext()) for each in root.iter("li")] == ["b", "a"]  # nearest to their ends
+    assert ["".join(element.itertext()) for element in root.iter("li")] == ["b", "a"]  # nearest to their ends
 
 
 def test_missing_value_is_a_gap_and_single_value_is_a_dot() -> None:
-    drawn = line_chart(PLOT, CELLS, axes.linear_scale(4, str), [Series("a", "p50", [1, None, 3, None])])
-    (dots,) = paths(drawn, "line")
+    drawing = line_chart(CHART, BUCKETS, axes.linear_scale(4, str), [Series("a", "p50", [1, None, 3, None])])
+    (dots,) = paths(drawing, "line")
     assert dots == "M125.0 750h0M625.0 250h0"
-    assert paths(drawn, "dot") == [dots]
-    (whole,) = paths(
-        line_chart(PLOT, CELLS, axes.linear_scale(4, str), [Series("a", "p50", [1, 2, None, None])]), "line"
+    assert paths(drawing, "dot") == [dots]
+    (line,) = paths(
+        line_chart(CHART, BUCKETS, axes.linear_scale(4, str), [Series("a", "p50", [1, 2, None, None])]), "line"
     )
-    assert whole == "M125.0 750L375.0 500"
+    assert line == "M125.0 750L375.0 500"
 
 
 def test_layers_are_stacked() -> None:
@@ -53,9 +53,9 @@ def test_layers_are_stacked() -> None:
         tops.append(top)
         return axes.linear_scale(top, str)
 
-    drawn = stacked_chart(PLOT, CELLS, axis, [Series("a", "c1", [1, 1, 1, 0]), Series("b", "c2", [3, 1, None, 0])])
+    drawing = stacked_chart(CHART, BUCKETS, axis, [Series("a", "c1", [1, 1, 1, 0]), Series("b", "c2", [3, 1, None, 0])])
     assert tops == [4]
-    low, high = paths(drawn, "band")
+    low, high = paths(drawing, "band")
     assert low.startswith("M0 1000V750H250.0")
     assert high.startswith("M0 1000V0H250.0V500H500.0V750H750.0V1000H1000.0")
     assert high.endswith("V750H0.0Z")
@@ -63,8 +63,8 @@ def test_layers_are_stacked() -> None:
 
 def test_single_bucket_is_drawn() -> None:
     one = axes.time_buckets(0, 0)
-    assert paths(stacked_chart(PLOT, one, lambda top: axes.linear_scale(top, str), [Series("a", "c1", [5.0])]), "band")
-    (dot,) = paths(line_chart(PLOT, one, axes.logarithmic_scale(7, 7), [Series("a", "p50", [7])]), "line")
+    assert paths(stacked_chart(CHART, one, lambda top: axes.linear_scale(top, str), [Series("a", "c1", [5.0])]), "band")
+    (dot,) = paths(line_chart(CHART, one, axes.logarithmic_scale(7, 7), [Series("a", "p50", [7])]), "line")
     assert re.fullmatch(r"M500\.0 \d+h0", dot)
 
 
@@ -73,7 +73,7 @@ def test_labels_do_not_overlap(tops: list[float]) -> None:
     moved = separate_labels(tops, 100)
     assert len(moved) == len(tops)
     assert all(after - before >= 18 for before, after in pairwise(moved))
-    assert all(each <= 82 for each in moved)
+    assert all(position <= 82 for position in moved)
 
 
 def test_labels_with_room_are_not_moved() -> None:

@@ -1,4 +1,4 @@
-"""Markup that is safe by its type."""
+"""Markup is safe by its type."""
 
 import pytest
 
@@ -20,8 +20,8 @@ def test_text_is_escaped_and_markup_is_not() -> None:
 
 
 def test_attributes_are_escaped_and_none_is_left_out() -> None:
-    drawn = tag("td", class_='a" onclick="x', data_v=3, title=None, hidden=False, open=True)
-    assert drawn == '<td class="a&quot; onclick=&quot;x" data-v="3" open="open"></td>'
+    element = tag("td", class_='a" onclick="x', data_v=3, title=None, hidden=False, open=True)
+    assert element == '<td class="a&quot; onclick=&quot;x" data-v="3" open="open"></td>'
 
 
 def test_join_escapes_text_but_not_markup() -> None:
@@ -29,7 +29,7 @@ def test_join_escapes_text_but_not_markup() -> None:
 
 
 @pytest.mark.parametrize(
-    ("raw", "seen"),
+    ("raw", "visible"),
     [
         ("\x1b[2J", "\\x1b[2J"),
         ("a\nb\x00", "a\\nb\\x00"),
@@ -39,16 +39,16 @@ def test_join_escapes_text_but_not_markup() -> None:
         ("5\N{NO-BREAK SPACE}ms", "5\N{NO-BREAK SPACE}ms"),
     ],
 )
-def test_invisible_characters_are_escaped(raw: str, seen: str) -> None:
-    assert escape_invisible(raw) == seen
-    assert seen in to_markup(raw)
+def test_invisible_characters_are_escaped(raw: str, visible: str) -> None:
+    assert escape_invisible(raw) == visible
+    assert visible in to_markup(raw)
 
 
 def test_long_name_is_shortened_with_bounded_tooltip() -> None:
-    drawn = name_markup("x" * 5000 + "end")
-    assert drawn.count("x") <= MAX_NAME_LENGTH + MAX_TITLE_LENGTH
-    assert "end</span>" in drawn
-    assert 'title="' in drawn
+    element = name_markup("x" * 5000 + "end")
+    assert element.count("x") <= MAX_NAME_LENGTH + MAX_TITLE_LENGTH
+    assert "end</span>" in element
+    assert 'title="' in element
     assert len(shorten("abc" * 100, 30)) == 30
 
 

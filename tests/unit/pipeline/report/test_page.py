@@ -1,4 +1,4 @@
-"""The whole page: what it says, and what it never does."""
+"""The report as a whole: content, escaping, and limits."""
 
 import base64
 import hashlib
@@ -31,14 +31,14 @@ HANDLERS = re.compile(r"^on", re.IGNORECASE)
 @pytest.mark.parametrize("hostile", HOSTILE)
 def test_hostile_name_is_escaped_everywhere(tmp_path: Path, hostile: str) -> None:
     page = report_tables.parse_report(report_tables.write_all(tmp_path, report_tables.rows_named(hostile)))
-    tame = report_tables.parse_report(
-        report_tables.write_all(tmp_path / "tame", report_tables.rows_named("x" * len(hostile)))
+    harmless = report_tables.parse_report(
+        report_tables.write_all(tmp_path / "harmless", report_tables.rows_named("x" * len(hostile)))
     )
-    assert [each.tag for each in page.root.iter()] == [each.tag for each in tame.root.iter()]
-    for each in page.root.iter():
-        assert not [key for key in each.keys() if HANDLERS.match(key)]  # noqa: SIM118  an element is no mapping
-        assert each.get("href", "#").startswith("#")
-        assert each.get("src") is None
+    assert [element.tag for element in page.root.iter()] == [element.tag for element in harmless.root.iter()]
+    for element in page.root.iter():
+        assert not [key for key in element.keys() if HANDLERS.match(key)]  # noqa: SIM118  an element is no mapping
+        assert element.get("href", "#").startswith("#")
+        assert element.get("src") is None
     assert page.html.count("<script") == 1
     assert not re.search(r"[\x00-\x09\x0b-\x1f\u202e\u2028\ufeff]", page.html)
 
@@ -72,8 +72,8 @@ def test_headline_tiles_have_the_totals(tmp_path: Path) -> None:
         "slo": [report_tables.slo(0, calls=90), report_tables.slo(9, "other", 10, 3)],
         "sessions_summary": [{"protocol": "umq", "sessions": 7, "still_open": 2}, {"protocol": "nq", "sessions": 5}],
         "calls": [
-            {"method": "math.add", "requested_at": report_tables.AT, "latency_ns": each * report_tables.MS}
-            for each in (1, 2, 30)
+            {"method": "math.add", "requested_at": report_tables.AT, "latency_ns": ms * report_tables.MS}
+            for ms in (1, 2, 30)
         ],
     }
     report_tables.write_all(tmp_path, rows)
@@ -86,17 +86,17 @@ def test_headline_tiles_have_the_totals(tmp_path: Path) -> None:
         "Failed": "3.0 % 3 calls",
         "Latency": "p50 2.00 ms p95 30.0 ms p99 30.0 ms",
         "Sessions": "12 2 still open",
-        "Late": "17 frames",
+        "Late": "17 records",
         "Unreadable": "1 frames",
     }
-    assert "3 Mar 2026, 08:00 – 08:10 UTC · 1 segment of the journal · tables of 2026-03-03 09:00" in page.text
+    assert "3 Mar 2026, 08:00 – 08:10 UTC · 1 journal segment · tables of 2026-03-03 09:00" in page.text
     assert "Quarantine 1 frame could not be read" in page.text_of("look")
 
 
 def test_late_and_unreadable_counts_fall_back_to_row_counts(tmp_path: Path) -> None:
     (tmp_path / "_run.json").write_text('{"rows": {"late": 4, "quarantine": 5}}')
-    assert {each: report_tables.parse_report(tmp_path).tiles[each] for each in ("Late", "Unreadable")} == {
-        "Late": "4 frames",
+    assert {name: report_tables.parse_report(tmp_path).tiles[name] for name in ("Late", "Unreadable")} == {
+        "Late": "4 records",
         "Unreadable": "5 frames",
     }
 
@@ -105,20 +105,20 @@ def test_missing_tables_are_listed(tmp_path: Path) -> None:
     report_tables.write_run_state(tmp_path)
     page = report_tables.parse_report(tmp_path)
     for name in TABLE_COLUMNS:
-        assert f"There is no table {name} in this output." in page.text
+        assert f"The output has no table {name}." in page.text
     assert page.tiles["Frames"] == "– no table traffic"
     assert page.tiles["Failed"] == "–"
-    assert "Tables 16 of 16 tables are not there" in page.text_of("look")
+    assert "Tables 16 of 16 tables are missing" in page.text_of("look")
 
 
 def test_empty_tables_give_a_page_without_findings(tmp_path: Path) -> None:
     page = report_tables.parse_report(report_tables.write_all(tmp_path, {name: [] for name in report_tables.GOLD}))
     assert page.tiles["Frames"] == "0 0 B"
-    assert "No frame was seen." in page.text_of("traffic")
-    assert "No call was seen." in page.text_of("latency")
+    assert "No frames." in page.text_of("traffic")
+    assert "No calls." in page.text_of("latency")
     assert "Every publication reached every subscriber once, in order." in page.text_of("anomalies")
-    assert "There is no table" not in page.text
-    assert "Nothing stands out." in page.text_of("look")
+    assert "The output has no table" not in page.text
+    assert "No findings." in page.text_of("look")
 
 
 def test_unsuitable_table_does_not_affect_other_sections(tmp_path: Path) -> None:
@@ -181,8 +181,8 @@ def test_days_are_aggregated(tmp_path: Path) -> None:
     assert {"3 Mar", "4 Mar"} <= set(re.findall(r"\d Mar", page.text_of("traffic").replace("\N{NO-BREAK SPACE}", " ")))
 
 
-def big(tables: Path) -> Path:
-    """Ten thousand methods with long names, over five days, called by three thousand peers."""
+def write_large_tables(tables: Path) -> Path:
+    """Write tables with 10,000 methods with long names over five days, called by 3,000 peers."""
     long = "a.very.long.route.to.some.method.that.nobody.would.type." * 4
     numbers = range(10_000)
     slo = [
@@ -214,7 +214,7 @@ def big(tables: Path) -> Path:
 
 
 def test_page_size_is_bounded_for_ten_thousand_methods(tmp_path: Path) -> None:
-    page = report_tables.parse_report(big(tmp_path))
+    page = report_tables.parse_report(write_large_tables(tmp_path))
     assert len(page.html.encode()) < 2_000_000
     assert "and 9,988 more" in page.text_of("methods")
     assert "and 9,986 more methods" in page.text_of("services")
@@ -223,33 +223,33 @@ def test_page_size_is_bounded_for_ten_thousand_methods(tmp_path: Path) -> None:
     slowest = [row[4] for row in page.rows("methods")]
     assert slowest[0] == "1.80 s"
     assert len(slowest) == 12
-    ends = [each.text for each in page.element("traffic").iter() if each.tag == "desc"]
+    ends = [element.text for element in page.element("traffic").iter() if element.tag == "desc"]
     assert ends == ["4,320,000 frames: umq, lrpm-json, nq, x, y, others."]
 
 
 def test_tables_replaced_during_reading_are_read_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     report_tables.write_all(tmp_path, report_tables.rows_named("a"))
-    made: list[int] = []
+    calls: list[int] = []
     render = module.render
 
-    def renders(tables: ReportTables) -> str:
-        made.append(1)
-        if len(made) == 1:
+    def render_and_change(tables: ReportTables) -> str:
+        calls.append(1)
+        if len(calls) == 1:
             report_tables.write_run_state(tmp_path, late=9)
         return render(tables)
 
-    monkeypatch.setattr(module, "render", renders)
-    assert report_tables.ParsedPage(render_directory(tmp_path)).tiles["Late"] == "9 frames"
-    assert len(made) == 2
+    monkeypatch.setattr(module, "render", render_and_change)
+    assert report_tables.ParsedPage(render_directory(tmp_path)).tiles["Late"] == "9 records"
+    assert len(calls) == 2
 
 
 def test_tables_that_keep_changing_give_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     report_tables.write_run_state(tmp_path)
 
-    def renders(tables: ReportTables) -> str:
+    def render_and_change(tables: ReportTables) -> str:
         report_tables.write_run_state(tmp_path, late=(tables.run_number("late") or 0) + 1)
         return ""
 
-    monkeypatch.setattr(module, "render", renders)
+    monkeypatch.setattr(module, "render", render_and_change)
     with pytest.raises(ReportError, match="changes faster than it can be read; try again"):
         render_directory(tmp_path)

@@ -1,4 +1,4 @@
-"""What the parts of the page say about known tables."""
+"""Sections of the report for known tables."""
 
 from pathlib import Path
 
@@ -23,9 +23,9 @@ def test_traffic_chart_shows_rate_by_protocol(tmp_path: Path) -> None:
         ["08:01", "0", "0", "0", "0"],
         ["08:02", "11", "6", "0", "5"],
     ]
-    labels = ["".join(each.itertext()) for each in page.element("traffic").findall(".//ul[@class='ends']/li")]
+    labels = ["".join(element.itertext()) for element in page.element("traffic").findall(".//ul[@class='ends']/li")]
     assert sorted(labels) == ["nq", "others", "umq"]
-    marks = ["".join(each.itertext()) for each in page.element("traffic").findall(".//div[@class='ys']/span")]
+    marks = ["".join(element.itertext()) for element in page.element("traffic").findall(".//div[@class='ys']/span")]
     assert marks == ["0", "5", "10", "15"]  # 660 frames in a minute are 11 a second
 
 
@@ -34,7 +34,7 @@ def test_frames_with_wrong_clock_are_counted_but_not_charted(tmp_path: Path) -> 
     stray = [report_tables.frames(-100_000, number_of=2), report_tables.frames(10**6, number_of=1)]
     slo = [report_tables.slo(0, calls=50), report_tables.slo(10**6, calls=1)]
     page = report_tables.parse_report(report_tables.write_all(tmp_path, {"traffic": usual + stray, "slo": slo}))
-    assert "08:00 – 09:00 UTC (3 frames are before or after, and in no chart)" in page.text
+    assert "08:00 – 09:00 UTC (3 frames are outside of this time and not in the charts)" in page.text
     assert page.tiles["Frames"].startswith("60.0 k")
     assert page.tiles["Calls"].startswith("51 ")
     assert len(page.rows("traffic-time-table")) == 60
@@ -51,11 +51,11 @@ def test_frames_with_wrong_clock_are_counted_but_not_charted(tmp_path: Path) -> 
 
 def test_bridges_with_similar_calls_have_similar_shades(tmp_path: Path) -> None:
     rows: list[report_tables.Row] = [
-        {"caller_protocol": "umq", "callee_protocol": each, "calls": calls, "errors": 0}
-        for each, calls in (("umq", 990), ("nq", 1000), ("umq36", 500))
+        {"caller_protocol": "umq", "callee_protocol": protocol, "calls": calls, "errors": 0}
+        for protocol, calls in (("umq", 990), ("nq", 1000), ("umq36", 500))
     ]
     page = report_tables.parse_report(report_tables.write_all(tmp_path, {"bridge_matrix": rows}))
-    assert [each.get("class") for each in page.element("bridges").iter("td")][:3] == ["h6", "h5", "h6"]
+    assert [element.get("class") for element in page.element("bridges").iter("td")][:3] == ["h6", "h5", "h6"]
 
 
 def test_latency_percentiles_are_computed_from_calls(tmp_path: Path) -> None:
@@ -80,22 +80,22 @@ def test_latency_percentiles_are_computed_from_calls(tmp_path: Path) -> None:
     assert "estimate" not in page.text
 
 
-@pytest.mark.parametrize("most", [0, 10])
-def test_percentiles_without_calls_are_marked_as_estimates(tmp_path: Path, most: int) -> None:
+@pytest.mark.parametrize("max_calls", [0, 10])
+def test_percentiles_without_calls_are_marked_as_estimates(tmp_path: Path, max_calls: int) -> None:
     times = range(1, 101)
     rows: dict[str, list[report_tables.Row]] = {
         "slo": [{**report_tables.slo(), "p50_ns": 50 * MS, "p95_ns": 95 * MS, "p99_ns": 99 * MS, "max_ns": 100 * MS}],
-        "calls": [{"method": "math.add", "requested_at": AT, "latency_ns": each * MS} for each in times],
+        "calls": [{"method": "math.add", "requested_at": AT, "latency_ns": time * MS} for time in times],
     }
     report_tables.write_all(tmp_path, rows)
-    seen = build_overview(ReportTables(tmp_path), most_calls=most)
-    assert not seen.is_exact
+    overview = build_overview(ReportTables(tmp_path), max_calls=max_calls)
+    assert not overview.is_exact
     assert build_overview(ReportTables(tmp_path)).is_exact
     assert build_overview(ReportTables(tmp_path)).all_times == [50 * MS, 95 * MS, 99 * MS, 100 * MS]
-    for page, true in zip(seen.all_times, (50, 95, 99, 100), strict=True):
-        assert page == pytest.approx(true * MS, rel=0.05)
+    for estimate, exact in zip(overview.all_times, (50, 95, 99, 100), strict=True):
+        assert estimate == pytest.approx(exact * MS, rel=0.05)
     report_tables.write_all(tmp_path / "gold", {"slo": rows["slo"]})
-    assert "percentiles are estimated" in report_tables.parse_report(tmp_path / "gold").text_of("latency")
+    assert "Percentiles are estimated" in report_tables.parse_report(tmp_path / "gold").text_of("latency")
 
 
 def test_failing_methods_are_ranked_and_worst_is_a_finding(tmp_path: Path) -> None:
@@ -120,10 +120,10 @@ def test_failing_methods_are_ranked_and_worst_is_a_finding(tmp_path: Path) -> No
     assert failing[1:] == [
         ["often", "50", "2.5 %", "2,000"],
         ["mostly", "20", "66.7 %", "30"],
-        ["(not known)", "10", "25.0 %", "40"],
+        ["(unknown)", "10", "25.0 %", "40"],
         ["once", "1", "100 %", "1"],
     ]
-    assert "Failures mostly fails in 66.7 % of its calls; so does one more method" in page.text_of("look")
+    assert "Failures mostly fails in 66.7 % of its calls; one more method fails in 5% or more" in page.text_of("look")
     assert "failed raised 50 83.3 % 2026-03-03 08:00:01 7" in page.text_of("methods")
 
 
@@ -135,11 +135,12 @@ def test_bridge_matrix_lists_protocols_with_hub_last(tmp_path: Path) -> None:
     ]
     page = report_tables.parse_report(report_tables.write_all(tmp_path, {"bridge_matrix": rows}))
     heads = [
-        "".join(each.itertext()) for each in page.element("bridges").findall(".//table[@class='heat']/thead/tr/th")
+        "".join(element.itertext())
+        for element in page.element("bridges").findall(".//table[@class='heat']/thead/tr/th")
     ]
     assert heads[1:] == ["umq", "nq", "the hub"]
     assert page.rows("bridges") == [["umq", "·", "·", "101.00 ms▲ 10.0 %"], ["nq", "1.00 k2.00 ms", "·", "·"]]
-    shades = [each.get("class") for each in page.element("bridges").iter("td")][:6]
+    shades = [element.get("class") for element in page.element("bridges").iter("td")][:6]
     assert shades == ["h0", "h0", "h1", "h6", "h0", "h0"]
 
 
@@ -155,12 +156,12 @@ def test_service_graph_sums_nodes_that_are_not_drawn(tmp_path: Path) -> None:
         for number in range(16)
     ]
     page = report_tables.parse_report(report_tables.write_all(tmp_path, {"service_graph": rows}))
-    said = page.text_of("services")
-    assert "and 7 more callers" in said
-    assert "and 2 more methods" in said
-    assert "and 7 more callers 616 calls" in said
-    assert "the hub itself 1.48 k calls" in said
-    assert "and 7 more callers → m9: 91 calls, 0 % failed" in said
+    text = page.text_of("services")
+    assert "and 7 more callers" in text
+    assert "and 2 more methods" in text
+    assert "and 7 more callers 616 calls" in text
+    assert "the hub itself 1.48 k calls" in text
+    assert "and 7 more callers → m9: 91 calls, 0 % failed" in text
 
 
 def test_anomalies_show_counts_and_worst_cases(tmp_path: Path) -> None:
@@ -181,22 +182,22 @@ def test_anomalies_show_counts_and_worst_cases(tmp_path: Path) -> None:
             {"method": "calm", "calls": 9, "retried": 0, "retransmissions": 0},
         ],
         "security_audit": [{"what": "denied", "count": 4}, {"what": "stray", "count": 5}],
-        "unused": [{"what": "method", "name": "old", "offered_by": each} for each in ("a", "b")],
+        "unused": [{"what": "method", "name": "old", "offered_by": peer} for peer in ("a", "b")],
     }
     page = report_tables.parse_report(report_tables.write_all(tmp_path, rows))
-    assert "2 calls accepted and never answered; the longest has waited 90.0 s" in page.text_of("anomaly-starved")
+    assert "2 calls accepted but never answered; the longest has waited 90.0 s" in page.text_of("anomaly-starved")
     assert page.rows("anomaly-starved")[0][:2] == ["slower", "bob"]
-    assert "2 answers that nobody had asked for" in page.text_of("anomaly-orphans")
+    assert "2 responses without a request" in page.text_of("anomaly-orphans")
     assert page.rows("anomaly-orphans")[0][5] == "2"
-    assert "2 subscribers are too slow; 10 events were dropped" in page.text_of("anomaly-slow_consumers")
+    assert "2 slow subscribers; 10 events were dropped" in page.text_of("anomaly-slow_consumers")
     assert [row[0] for row in page.rows("anomaly-slow_consumers")] == ["a", "b"]
     assert "2 delivered twice, 1 out of order" in page.text_of("anomaly-delivery_audit")
     assert len(page.rows("anomaly-delivery_audit")) == 1
-    assert "3 requests sent again for 2 calls, 1 of them after the answer" in page.text_of("anomaly-retries")
+    assert "3 retransmissions for 2 calls, 1 of them after the response" in page.text_of("anomaly-retries")
     assert len(page.rows("anomaly-retries")) == 1
     assert "stray : 5, denied : 4" in page.text_of("anomaly-security_audit")
-    assert "Never used: method s: 1" in page.text_of("anomaly-unused")
-    links = [each.get("href") for each in page.element("look").iter("a")]
+    assert "Unused: method s: 1" in page.text_of("anomaly-unused")
+    links = [element.get("href") for element in page.element("look").iter("a")]
     assert links[:2] == ["#anomaly-starved", "#anomaly-slow_consumers"]  # problems before notes
     assert all(page.element(str(link)[1:]) is not None for link in links)
 
@@ -219,13 +220,13 @@ def test_capacity_shows_busiest_minute_summed_over_nodes(tmp_path: Path) -> None
         ["08:01", "–", "–", "–", "–"],
         ["08:02", "5", "0", "0", "0"],
     ]
-    assert "Capacity 2 calls were refused because somebody was too busy" in page.text_of("look")
+    assert "Capacity 2 calls were refused because the hub or a callee was overloaded" in page.text_of("look")
 
 
 def test_frequent_session_errors_are_a_finding(tmp_path: Path) -> None:
     rows = [{"protocol": "nq", "transport": "ws", "sessions": 10, "still_open": 1, "closed_by_error": 4}]
     page = report_tables.parse_report(report_tables.write_all(tmp_path, {"sessions_summary": rows}))
-    assert "Sessions 40.0 % of the sessions ended by an error (4 of 10)" in page.text_of("look")
+    assert "Sessions 40.0 % of the sessions ended with an error (4 of 10)" in page.text_of("look")
     assert page.rows("sessions")[0][:5] == ["nq", "ws", "10", "1", "4"]
 
 
@@ -241,13 +242,13 @@ def test_top_talkers_are_ranked_over_all_days(tmp_path: Path) -> None:
 
 def test_every_chart_has_a_data_table_and_every_link_a_target(tmp_path: Path) -> None:
     page = report_tables.parse_report(report_tables.write_all(tmp_path, report_tables.rows_named("a")))
-    areas = [each.get("data-table") for each in page.root.iter() if each.get("data-table")]
+    areas = [element.get("data-table") for element in page.root.iter() if element.get("data-table")]
     assert len(areas) == 7
     for identity in areas:
         assert page.element(str(identity)).tag == "table"
     for link in page.root.iter("a"):
         page.element(str(link.get("href"))[1:])
-    identities = [each.get("id") for each in page.root.iter() if each.get("id")]
+    identities = [element.get("id") for element in page.root.iter() if element.get("id")]
     assert len(identities) == len(set(identities))
     for svg in page.root.iter("svg"):
         if svg.get("role") == "img":

@@ -1,4 +1,4 @@
-"""Colours that can be read, on light and on dark."""
+"""Contrast of the colours in light and dark mode."""
 
 import re
 from itertools import pairwise, product
@@ -16,8 +16,8 @@ SCHEMES = {"light": LIGHT, "dark": DARK}
 
 
 def brightness(colour: str) -> float:
-    parts = [int(colour[place : place + 2], 16) / 255 for place in (1, 3, 5)]
-    red, green, blue = (each / 12.92 if each <= 0.04045 else ((each + 0.055) / 1.055) ** 2.4 for each in parts)
+    parts = [int(colour[start : start + 2], 16) / 255 for start in (1, 3, 5)]
+    red, green, blue = (part / 12.92 if part <= 0.04045 else ((part + 0.055) / 1.055) ** 2.4 for part in parts)
     return 0.2126 * red + 0.7152 * green + 0.0722 * blue
 
 
@@ -38,7 +38,7 @@ def test_text_has_sufficient_contrast(scheme: str) -> None:
 @pytest.mark.parametrize("scheme", SCHEMES)
 def test_lines_and_neighbouring_layers_have_sufficient_contrast(scheme: str) -> None:
     colours = SCHEMES[scheme]
-    assert [each for each in ("p50", "p95", "p99", "bad") if contrast(colours[each], colours["page"]) < 3] == []
+    assert [name for name in ("p50", "p95", "p99", "bad") if contrast(colours[name], colours["page"]) < 3] == []
     layers = [colours[f"c{number}"] for number in range(1, 9)]
     assert [pair for pair in pairwise(layers) if contrast(*pair) < 1.1] == []
 
