@@ -1,11 +1,11 @@
-"""What can be wrong with a journal."""
+"""Errors of the journal."""
 
 from fiveways.errors import FivewaysError
 
 
 class JournalError(FivewaysError):
-    """The journal cannot be written, or is not what its name says."""
+    """The journal cannot be written or read."""
 
 
 class BadSegment(JournalError):
-    """A segment cannot be read; the text names the file, and the column if it is one."""
+    """A segment cannot be read; the text names the file and, if known, the column."""

@@ -1,4 +1,4 @@
-"""Permissions of files: for their owner alone, or to be read by a group as well."""
+"""Permissions of files: for the owner only, or readable by a group."""
 
 import grp
 import os
@@ -11,7 +11,7 @@ from fiveways.journal.errors import JournalError
 _NO_GROUP: Final = -1
 _GROUP_READ_MODE: Final = 0o040
 _GROUP_DIRECTORY_MODE: Final = 0o2050
-"""The group lists the directory, and what is made in it belongs to the group."""
+"""The group can list the directory; setgid gives new files in it to the group."""
 
 
 class FilePermissions(NamedTuple):
@@ -20,18 +20,21 @@ class FilePermissions(NamedTuple):
     group_id: int = _NO_GROUP
 
     def make_directory(self, path: Path) -> None:
-        """Make a directory with mode 0700, or 2750 with a group. One that is there is opened to the group only."""
+        """Create a directory with mode 0700, or 2750 with a group.
+
+        An existing directory is only opened to the group.
+        """
         path.mkdir(mode=0o700, parents=True, exist_ok=True)
-        about = path.stat()
+        status = path.stat()
         if self.group_id == _NO_GROUP or (
-            about.st_gid == self.group_id and about.st_mode & _GROUP_DIRECTORY_MODE == _GROUP_DIRECTORY_MODE
+            status.st_gid == self.group_id and status.st_mode & _GROUP_DIRECTORY_MODE == _GROUP_DIRECTORY_MODE
         ):
             return
         os.chown(path, _NO_GROUP, self.group_id)
-        path.chmod(about.st_mode & 0o777 | _GROUP_DIRECTORY_MODE)
+        path.chmod(status.st_mode & 0o777 | _GROUP_DIRECTORY_MODE)
 
     def open(self, path: str, flags: int) -> int:
-        """Open a file; one that is made has mode 0600, or 0640 with a group. May be an `opener`."""
+        """Open a file; a new file has mode 0600, or 0640 with a group. Usable as an `opener`."""
         handle = os.open(path, flags | os.O_CLOEXEC, 0o600)
         if self.group_id != _NO_GROUP:
             os.fchown(handle, _NO_GROUP, self.group_id)
@@ -39,25 +42,31 @@ class FilePermissions(NamedTuple):
         return handle
 
     def apply_to_tree(self, folder: Path) -> None:
-        """Let a directory and all in it have the permissions of what is made here; other owners' files stay."""
-        mode = 0o600 if self.group_id == _NO_GROUP else 0o600 | _GROUP_READ_MODE
-        for each in [folder, *folder.rglob("*")]:
-            about = each.lstat()
-            is_folder = stat.S_ISDIR(about.st_mode)
-            wanted = 0o700 | (_GROUP_DIRECTORY_MODE if self.group_id != _NO_GROUP else 0) if is_folder else mode
-            if about.st_uid != os.geteuid() or not (is_folder or stat.S_ISREG(about.st_mode)):
+        """Set the permissions of a directory and all its content; files of other owners are not changed."""
+        file_mode = 0o600 if self.group_id == _NO_GROUP else 0o600 | _GROUP_READ_MODE
+        for path in [folder, *folder.rglob("*")]:
+            status = path.lstat()
+            is_folder = stat.S_ISDIR(status.st_mode)
+            expected_mode = (
+                0o700 | (_GROUP_DIRECTORY_MODE if self.group_id != _NO_GROUP else 0) if is_folder else file_mode
+            )
+            if status.st_uid != os.geteuid() or not (is_folder or stat.S_ISREG(status.st_mode)):
                 continue
-            if self.group_id not in {_NO_GROUP, about.st_gid}:
-                os.chown(each, _NO_GROUP, self.group_id)
-            if stat.S_IMODE(about.st_mode) != wanted:
-                each.chmod(wanted)
+            if self.group_id not in {_NO_GROUP, status.st_gid}:
+                os.chown(path, _NO_GROUP, self.group_id)
+            if stat.S_IMODE(status.st_mode) != expected_mode:
+                path.chmod(expected_mode)
 
 
 OWNER_ONLY: Final = FilePermissions()
 
 
 def permissions_for_group(group: str) -> FilePermissions:
-    """Return the permissions for a group's name, or for the owner alone if it is empty; JournalError if unknown."""
+    """Return the permissions for the name of a group; for the owner only if the name is empty.
+
+    Raises:
+        JournalError: the group does not exist.
+    """
     if not group:
         return OWNER_ONLY
     try:

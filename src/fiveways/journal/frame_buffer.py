@@ -1,4 +1,4 @@
-"""What the hub notes down as things happen: cheap to add to, and taken away in pages."""
+"""Buffer of recorded frames in the hub: cheap to append to, and drained in column-oriented batches."""
 
 from bisect import bisect
 from collections.abc import Callable, Sequence
@@ -12,20 +12,24 @@ from fiveways.wire.packet import Packet
 
 
 class StreamInfo(msgspec.Struct, eq=False, gc=False, array_like=True):
-    """What all frames have in common that go one way over one link, in text or in binary."""
+    """The constant fields of all frames in one direction of a connection, text or binary."""
 
     session: str
     peer: str
-    """Empty while it is not known."""
+    """Empty until it is known."""
     protocol: str
     transport: str
     direction: str
     kind: str
     channel: str = ""
 
+    def for_marker(self, direction: str, kind: str) -> "StreamInfo":
+        """Return the stream of markers of the same connection."""
+        return StreamInfo(self.session, self.peer, self.protocol, self.transport, direction, kind, self.channel)
+
 
 class NoPayload(msgspec.Struct, frozen=True, gc=False, array_like=True):
-    """What stands in a record that is no frame, where a frame has its payload; or a frame that is not in memory."""
+    """A marker, with a reason in place of a payload; or a frame with its payload on disk."""
 
     reason: str = ""
     channel: str = ""
@@ -33,159 +37,164 @@ class NoPayload(msgspec.Struct, frozen=True, gc=False, array_like=True):
 
 
 Entry = tuple[int, StreamInfo, "bytes | NoPayload | list[bytes]", "str | Sequence[str]"]
-"""When (ns since 1970), on which way, what, and of which operation; or several that are alike in the first two."""
+"""Time (ns since 1970), stream, payload, and operation; or the payloads and operations of several frames."""
 _CELLS_PER_ENTRY: Final = 4
 _MAX_BATCH_BYTES: Final = 1 << 24
-"""Bytes of payloads that go onto one page, or one payload."""
+"""Maximum payload bytes of a batch; a single payload may be larger."""
 OP_SEPARATOR: Final = "\n"
-"""Stands between operations, and in none of them."""
+"""Separator between operation ids; no id contains it."""
 
 
 class FrameBatch(msgspec.Struct, gc=False, tag="page", array_like=True):
-    """Some entries, column by column, as whoever writes them wants to have them: numbers and texts in a row.
+    """Entries as columns, in the layout that the writer needs.
 
-    Most entries are one record. Numbers are of 4 bytes, but for times, which have 8.
+    Most entries are one record. Numbers have 4 bytes, times 8 bytes.
     """
 
     first_seq: int
-    """The number of the first record, in the run."""
+    """Sequence number of the first record in the run."""
     streams: list[StreamInfo]
     stream_indexes: bytes
-    """For each entry, which of the ways it went,"""
+    """Index into `streams` for each entry."""
     times: bytes
-    """and when."""
+    """Time of each entry."""
     multi_record_entries: bytes
-    """The places of entries that are several records,"""
+    """Indices of entries with several records."""
     multi_record_lengths: bytes
-    """and how many each of them is."""
+    """Number of records of these entries."""
     payloads: bytes
-    """For each record."""
+    """Concatenated payloads of all records."""
     payload_lengths: bytes
     ops: bytes
-    """For each record, with OP_END between them."""
+    """Operations of all records, separated by OP_SEPARATOR."""
     queue_times: dict[int, int]
-    """How long entries had waited, in ns, by their places; most had not."""
+    """Time in ns that an entry waited in the outbox, by its index; entries without a wait are absent."""
     no_payloads: dict[int, NoPayload]
-    """By the place of the record, which has no payload then."""
+    """Records without a payload, by the index of the record."""
 
     def __len__(self) -> int:
         return len(self.payload_lengths) // 4
 
 
 class FrameBuffer:
-    """Entries that wait to be passed on."""
+    """Entries that wait for the writer process."""
 
     def __init__(self, clock: Callable[[], int]) -> None:
-        """Make one; `clock` tells the ns since 1970."""
+        """Create a buffer; `clock` returns nanoseconds since 1970."""
         self.clock = clock
-        # Entries lie end to end: a tuple that is kept is one more thing for Python to look after.
+        # Flat cells instead of tuples: each kept tuple would be one more object for the garbage collector to track.
         self._cells: list[Any] = []
         self.append: Final[Callable[[Entry], None]] = self._cells.extend
-        """Note an entry; the list is one and the same for ever, so that this may be kept."""
+        """Append an entry. The list never changes its identity, so callers may keep this bound method."""
         self._multi_record_entries: list[int] = []
-        """The places of entries that are several records."""
+        """Indices of entries with several records."""
         self._queue_times: dict[int, int] = {}
         self._next_seq = 0
         self.flush: Callable[[], None] = _no_flush
-        """Have what is there taken away; to be called when that is much."""
+        """Forward the buffered entries; callers call it after many entries."""
 
-    def append_many(self, at: int, way: StreamInfo, payloads: list[bytes], ops: Sequence[str]) -> None:
-        """Note frames that go one way at the same time."""
+    def append_many(self, at: int, stream: StreamInfo, payloads: list[bytes], ops: Sequence[str]) -> None:
+        """Append frames of one stream at the same time."""
         self._multi_record_entries.append(len(self._cells) // _CELLS_PER_ENTRY)
-        self.append((at, way, payloads, ops))
+        self.append((at, stream, payloads, ops))
 
-    def append_delayed(self, at: int, way: StreamInfo, what: "bytes | NoPayload", op: str, since: int) -> None:
-        """Note one frame that had to wait."""
+    def append_delayed(self, at: int, stream: StreamInfo, payload: "bytes | NoPayload", op: str, since: int) -> None:
+        """Append a frame that waited in the outbox since `since`."""
         self._queue_times[len(self._cells) // _CELLS_PER_ENTRY] = at - since
-        self.append((at, way, what, op))
+        self.append((at, stream, payload, op))
 
-    def take(self, most: int) -> FrameBatch | None:
-        """Return the oldest entries."""
-        cells = self._cells[: most * _CELLS_PER_ENTRY]
+    def take(self, max_entries: int) -> FrameBatch | None:
+        """Remove and return the oldest entries, at most `max_entries`; None if the buffer is empty."""
+        cells = self._cells[: max_entries * _CELLS_PER_ENTRY]
         if not cells:
             return None
-        places = self._multi_record_entries[: bisect(self._multi_record_entries, len(cells) // _CELLS_PER_ENTRY - 1)]
-        whats, ops, lengths = _flatten_entries(cells[2::_CELLS_PER_ENTRY], cells[3::_CELLS_PER_ENTRY], places)
-        notes: dict[int, NoPayload] = {}
+        multi_record = self._multi_record_entries[
+            : bisect(self._multi_record_entries, len(cells) // _CELLS_PER_ENTRY - 1)
+        ]
+        contents, ops, lengths = _flatten_entries(cells[2::_CELLS_PER_ENTRY], cells[3::_CELLS_PER_ENTRY], multi_record)
+        no_payloads: dict[int, NoPayload] = {}
         try:
-            sizes = list(map(len, whats))
+            payload_lengths = list(map(len, contents))
         except TypeError:
-            notes = {place: what for place, what in enumerate(whats) if type(what) is NoPayload}
-            whats = [b"" if type(what) is NoPayload else what for what in whats]
-            sizes = list(map(len, whats))
-        payloads = b"".join(whats)
+            no_payloads = {index: content for index, content in enumerate(contents) if type(content) is NoPayload}
+            contents = [b"" if type(content) is NoPayload else content for content in contents]
+            payload_lengths = list(map(len, contents))
+        payloads = b"".join(contents)
         if len(payloads) > _MAX_BATCH_BYTES and len(cells) > _CELLS_PER_ENTRY:
             return self.take(_count_fitting(cells[2::_CELLS_PER_ENTRY]))
-        count, records, ways = len(cells) // _CELLS_PER_ENTRY, len(whats), cells[1::_CELLS_PER_ENTRY]
-        numbers = {way: number for number, way in enumerate(set(ways))}
-        first, self._next_seq = self._next_seq, self._next_seq + records
+        count, records, streams = len(cells) // _CELLS_PER_ENTRY, len(contents), cells[1::_CELLS_PER_ENTRY]
+        stream_indexes = {stream: index for index, stream in enumerate(set(streams))}
+        first_seq, self._next_seq = self._next_seq, self._next_seq + records
         return FrameBatch(
-            first,
-            list(numbers),
-            pack(f"{count}i", *map(numbers.__getitem__, ways)),
-            pack(f"{count}n", *cells[::_CELLS_PER_ENTRY]),  # of 8 bytes as q is, but quicker
-            pack(f"{len(places)}i", *places),
-            pack(f"{len(places)}i", *lengths),
+            first_seq,
+            list(stream_indexes),
+            pack(f"{count}i", *map(stream_indexes.__getitem__, streams)),
+            pack(f"{count}n", *cells[::_CELLS_PER_ENTRY]),  # 8 bytes as with q, but faster
+            pack(f"{len(multi_record)}i", *multi_record),
+            pack(f"{len(multi_record)}i", *lengths),
             payloads,
-            pack(f"{records}i", *sizes),
+            pack(f"{records}i", *payload_lengths),
             OP_SEPARATOR.join(ops).encode(),
             self._drop_oldest(count),
-            notes,
+            no_payloads,
         )
 
     def _drop_oldest(self, count: int) -> dict[int, int]:
-        """Forget the oldest entries; return how long they had waited."""
+        """Delete the oldest entries; return their queue times."""
         del self._cells[: count * _CELLS_PER_ENTRY]
-        queued, self._queue_times = self._queue_times, {}
+        queue_times, self._queue_times = self._queue_times, {}
         if not self._cells:
             self._multi_record_entries.clear()
-            return queued
-        self._multi_record_entries[:] = [place - count for place in self._multi_record_entries if place >= count]
-        self._queue_times = {place - count: waited for place, waited in queued.items() if place >= count}
-        return {place: waited for place, waited in queued.items() if place < count}
+            return queue_times
+        self._multi_record_entries[:] = [index - count for index in self._multi_record_entries if index >= count]
+        self._queue_times = {index - count: wait for index, wait in queue_times.items() if index >= count}
+        return {index: wait for index, wait in queue_times.items() if index < count}
 
     def __len__(self) -> int:
         return len(self._cells) // _CELLS_PER_ENTRY
 
 
-def _flatten_entries(whats: list[Any], ops: list[Any], several: list[int]) -> tuple[list[Any], list[str], list[int]]:
-    """Return entries record by record, and how many each of `several` is."""
-    if not several:
-        return whats, ops, []
+def _flatten_entries(
+    contents: list[Any], ops: list[Any], multi_record: list[int]
+) -> tuple[list[Any], list[str], list[int]]:
+    """Return payloads and operations record by record, and the number of records of each entry in `multi_record`."""
+    if not multi_record:
+        return contents, ops, []
     flat, flat_ops, lengths, start = list[Any](), list[str](), list[int](), 0
-    for place in several:
-        flat += whats[start:place]
-        flat += whats[place]
-        flat_ops += ops[start:place]
-        flat_ops += ops[place]
-        lengths.append(len(whats[place]))
-        start = place + 1
-    return flat + whats[start:], flat_ops + ops[start:], lengths
+    for index in multi_record:
+        flat += contents[start:index]
+        flat += contents[index]
+        flat_ops += ops[start:index]
+        flat_ops += ops[index]
+        lengths.append(len(contents[index]))
+        start = index + 1
+    return flat + contents[start:], flat_ops + ops[start:], lengths
 
 
-def _count_fitting(whats: list[Any]) -> int:
-    """Return how many entries go onto one page; one does, however large it is."""
+def _count_fitting(contents: list[Any]) -> int:
+    """Return the number of entries that fit into a batch, at least 1."""
     sizes = [
-        0 if type(what) is NoPayload else len(what) if type(what) is bytes else sum(map(len, what)) for what in whats
+        0 if type(content) is NoPayload else len(content) if type(content) is bytes else sum(map(len, content))
+        for content in contents
     ]
     return max(1, bisect(list(accumulate(sizes)), _MAX_BATCH_BYTES))
 
 
 def _no_flush() -> None:
-    """Nobody takes anything away."""
+    """Do nothing: there is no writer process."""
 
 
 class ConnectionRecorder:
-    """One link on the tape."""
+    """Recorder of one connection."""
 
     __slots__ = ("_buffer", "_streams", "append", "clock", "in_binary", "in_text", "out_binary", "out_text")
 
     def __init__(
-        self, tape: FrameBuffer, session: str, peer: str, protocol: str, transport: str, channel: str = ""
+        self, buffer: FrameBuffer, session: str, peer: str, protocol: str, transport: str, channel: str = ""
     ) -> None:
-        self._buffer = tape
-        self.append = tape.append
-        self.clock = tape.clock
+        self._buffer = buffer
+        self.append = buffer.append
+        self.clock = buffer.clock
         self._streams = [
             StreamInfo(session, peer, protocol, transport, direction, kind, channel)
             for direction in ("in", "out")
@@ -194,39 +203,37 @@ class ConnectionRecorder:
         self.in_text, self.in_binary, self.out_text, self.out_binary = self._streams
 
     def set_peer(self, peer: str) -> None:
-        """Know whose it is."""
-        for way in self._streams:
-            way.peer = peer
+        """Set the peer of the connection."""
+        for stream in self._streams:
+            stream.peer = peer
 
     def record_received(self, at: int, packet: Packet, op: str) -> None:
-        """Note what came at a time."""
-        what = packet.payload if packet.blob is None else NoPayload(size=len(packet.blob))
-        self.append((at, self.in_text if packet.is_text else self.in_binary, what, op))
+        """Record a received packet."""
+        payload = packet.payload if packet.blob is None else NoPayload(size=len(packet.blob))
+        self.append((at, self.in_text if packet.is_text else self.in_binary, payload, op))
 
     def record_sent(self, at: int, packet: Packet, op: str, since: int = 0) -> None:
-        """Note what the socket got at a time, and had to wait for it since another."""
-        what = packet.payload if packet.blob is None else NoPayload(size=len(packet.blob))
-        way = self.out_text if packet.is_text else self.out_binary
+        """Record a packet that was written to the socket; `since` is the time it entered the outbox, if it waited."""
+        payload = packet.payload if packet.blob is None else NoPayload(size=len(packet.blob))
+        stream = self.out_text if packet.is_text else self.out_binary
         if since:
-            self._buffer.append_delayed(at, way, what, op, since)
+            self._buffer.append_delayed(at, stream, payload, op, since)
         else:
-            self.append((at, way, what, op))
+            self.append((at, stream, payload, op))
 
     def record_sent_many(self, packets: Sequence[Packet], ops: Sequence[str], since: int = 0) -> None:
-        """Note what the socket got now, and to which operations that belongs."""
+        """Record packets that were written to the socket now, with their operations."""
         at = self.clock()
         if len(packets) > 1 and not since:
-            way, alike = self.out_text, [packet.payload for packet in packets if packet.is_text]
-            if not alike:
-                way, alike = self.out_binary, [packet.payload for packet in packets if packet.blob is None]
-            if len(alike) == len(packets) == len(ops):  # nearly always
-                self._buffer.append_many(at, way, alike, ops)
+            stream, payloads = self.out_text, [packet.payload for packet in packets if packet.is_text]
+            if not payloads:
+                stream, payloads = self.out_binary, [packet.payload for packet in packets if packet.blob is None]
+            if len(payloads) == len(packets) == len(ops):  # the common case
+                self._buffer.append_many(at, stream, payloads, ops)
                 return
         for packet, op in zip(packets, ops, strict=True):
             self.record_sent(at, packet, op, since)
 
     def record_marker(self, kind: str, direction: str, reason: str = "", op: str = "", channel: str = "") -> None:
-        """Note that something happened now: open, close, drop or deny."""
-        way = self.in_text
-        marked = StreamInfo(way.session, way.peer, way.protocol, way.transport, direction, kind, way.channel)
-        self.append((self.clock(), marked, NoPayload(reason, channel), op))
+        """Record an event of the session now: open, close, drop or deny."""
+        self.append((self.clock(), self.in_text.for_marker(direction, kind), NoPayload(reason, channel), op))

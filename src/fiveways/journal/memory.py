@@ -1,10 +1,13 @@
-"""Memory that the C library keeps for later is given back to the system."""
+"""Return of free memory from the C library to the operating system."""
 
 import ctypes
 from contextlib import suppress
 
 
 def release_memory() -> None:
-    """Give back what is free, wherever it lies: a small object above it keeps the rest. Other than glibc cannot."""
+    """Return free memory to the operating system, also below objects that are in use.
+
+    This is a feature of glibc; with other C libraries the function does nothing.
+    """
     with suppress(OSError, AttributeError):
         ctypes.CDLL(None).malloc_trim(0)

@@ -1,4 +1,4 @@
-"""From segments to records: closed ones as Parquet, the open one as far as it was written."""
+"""Reader of segments: closed segments as Parquet, open segments up to the last complete batch."""
 
 from collections.abc import Iterator, Sequence
 from typing import Final
@@ -14,12 +14,12 @@ from fiveways.journal.suffixes import CLOSED_SUFFIX, OPEN_SUFFIX
 __all__ = ["DICTIONARY_COLUMNS", "Segment", "check_segment", "list_segments", "read_batches"]
 
 BATCH_RECORDS: Final = 65_536
-"""Records that are read from a closed segment at once: large enough for what works on columns."""
+"""Records per batch from a closed segment; large enough for column-oriented work."""
 _COMPATIBLE_TYPES: Final = {
     pa.string(): (pa.string(), pa.large_string(), pa.string_view()),
     pa.binary(): (pa.binary(), pa.large_binary(), pa.binary_view()),
 }
-"""Types that say the same of a column."""
+"""Types with the same meaning, by type of a column."""
 _DICTIONARY: Final = pa.dictionary(pa.int32(), pa.string())
 DICTIONARY_COLUMNS: Final = (
     "node",
@@ -33,11 +33,15 @@ DICTIONARY_COLUMNS: Final = (
     "channel",
     "reason",
 )
-"""Columns in which the same texts stand again and again."""
+"""Columns with few distinct values."""
 
 
 def check_segment(path: str) -> list[str]:
-    """Return notes on a segment, such as columns that will be ignored; BadSegment if it cannot be read."""
+    """Return notes on a segment, such as ignored columns.
+
+    Raises:
+        BadSegment: the segment cannot be read.
+    """
     if not path.endswith(CLOSED_SUFFIX):
         return []
     with _open_parquet(path) as file:
@@ -45,48 +49,50 @@ def check_segment(path: str) -> list[str]:
 
 
 def read_batches(path: str, columns: Sequence[str] | None = None, *, encoded: bool = False) -> Iterator[pa.RecordBatch]:
-    """Give the records of a segment in the order they were written; BadSegment if they cannot be read.
+    """Yield the records of a segment in the order of the file.
 
     Args:
-        path: The segment's path or URL.
-        columns: Which columns, in this order; all by default. An optional one that is not there is null.
-        encoded: Give texts that repeat as dictionaries, where the file has them so: those who work on columns are
-            quicker with these.
+        path: The path or URL of the segment.
+        columns: The columns in the order of the result; all by default. A missing optional column is null.
+        encoded: Return repeated strings as dictionaries if the file has them; work on columns is faster with these.
+
+    Raises:
+        BadSegment: the segment cannot be read.
     """
-    wanted = list(columns) if columns is not None else SCHEMA.names
+    selected = list(columns) if columns is not None else SCHEMA.names
     if path.endswith(CLOSED_SUFFIX):
-        yield from _read_closed(path, wanted, DICTIONARY_COLUMNS if encoded else ())
+        yield from _read_closed(path, selected, DICTIONARY_COLUMNS if encoded else ())
     else:
-        yield from _read_open(path, wanted)
+        yield from _read_open(path, selected)
 
 
-def _read_closed(path: str, wanted: list[str], encoded: Sequence[str]) -> Iterator[pa.RecordBatch]:
+def _read_closed(path: str, columns: list[str], encoded: Sequence[str]) -> Iterator[pa.RecordBatch]:
     with _open_parquet(path, encoded) as file:
         _check_schema(path, file.schema_arrow)
-        there = [name for name in wanted if name in file.schema_arrow.names]
+        present = [name for name in columns if name in file.schema_arrow.names]
         try:
-            for batch in file.iter_batches(BATCH_RECORDS, columns=there, use_threads=False):
-                yield _conform_to_schema(batch, wanted, path, encoded)
+            for batch in file.iter_batches(BATCH_RECORDS, columns=present, use_threads=False):
+                yield _conform_to_schema(batch, columns, path, encoded)
         except (ArrowException, OSError) as exc:
             raise BadSegment(f"{path} is damaged: {exc}") from exc
 
 
-def _read_open(path: str, wanted: list[str]) -> Iterator[pa.RecordBatch]:
-    """Give every whole batch: behind the last of them there may be the beginning of one that was never finished.
+def _read_open(path: str, columns: list[str]) -> Iterator[pa.RecordBatch]:
+    """Yield all complete batches; behind the last one there may be the beginning of an incomplete batch.
 
-    If it was closed since somebody found it, it is read as it is now.
+    If the segment was closed meanwhile, the closed file is read.
     """
     system, name = resolve_filesystem(path)
     try:
         with system.open_input_stream(name) as stream, ipc.open_stream(stream) as batches:
             while True:
-                yield _conform_to_schema(batches.read_next_batch(), wanted, path)
+                yield _conform_to_schema(batches.read_next_batch(), columns, path)
     except (StopIteration, ArrowInvalid, EOFError):
-        return  # written to its end, or as far as its writer came; of an empty one not even the columns are there
+        return  # the end, or an incomplete batch; an empty file has no schema either
     except OSError as exc:
         if not isinstance(exc, FileNotFoundError):
-            return  # pyarrow says so too of a batch whose end is missing
-    yield from _read_closed(f"{path.removesuffix(OPEN_SUFFIX)}{CLOSED_SUFFIX}", wanted, ())
+            return  # pyarrow raises this for an incomplete batch, too
+    yield from _read_closed(f"{path.removesuffix(OPEN_SUFFIX)}{CLOSED_SUFFIX}", columns, ())
 
 
 def _open_parquet(path: str, encoded: Sequence[str] = ()) -> parquet.ParquetFile:
@@ -94,33 +100,33 @@ def _open_parquet(path: str, encoded: Sequence[str] = ()) -> parquet.ParquetFile
     try:
         return parquet.ParquetFile(name, filesystem=system, read_dictionary=list(encoded))
     except FileNotFoundError as exc:
-        raise BadSegment(f"{path} is not there any more") from exc
+        raise BadSegment(f"{path} does not exist any more") from exc
     except (ArrowException, OSError) as exc:
-        raise BadSegment(f"{path} is no whole Parquet file: {exc}") from exc
+        raise BadSegment(f"{path} is not a complete Parquet file: {exc}") from exc
 
 
 def _check_schema(path: str, schema: pa.Schema) -> list[str]:
-    """Return which columns are of no use; BadSegment if one is missing, there twice or of another type."""
+    """Return notes on unknown columns; BadSegment if a column is missing, duplicate or of another type."""
     for field in SCHEMA:
-        there = schema.get_all_field_indices(field.name)
-        if not there and field.name not in OPTIONAL_COLUMNS:
+        indices = schema.get_all_field_indices(field.name)
+        if not indices and field.name not in OPTIONAL_COLUMNS:
             raise BadSegment(f"{path} has no column {field.name}")
-        if len(there) > 1:
-            raise BadSegment(f"{path} has the column {field.name} {len(there)} times")
-        for index in there:
+        if len(indices) > 1:
+            raise BadSegment(f"{path} has the column {field.name} {len(indices)} times")
+        for index in indices:
             kind = schema.field(index).type
-            plain = kind.value_type if pa.types.is_dictionary(kind) else kind
-            if plain not in _COMPATIBLE_TYPES.get(field.type, (field.type,)):
-                raise BadSegment(f"{path}: the column {field.name} is {kind}, where {field.type} is wanted")
+            value_type = kind.value_type if pa.types.is_dictionary(kind) else kind
+            if value_type not in _COMPATIBLE_TYPES.get(field.type, (field.type,)):
+                raise BadSegment(f"{path}: the column {field.name} is {kind}, expected {field.type}")
     return [f"{path}: the column {name} is ignored" for name in schema.names if name not in SCHEMA.names]
 
 
 def _conform_to_schema(
-    batch: pa.RecordBatch, wanted: list[str], path: str, encoded: Sequence[str] = ()
+    batch: pa.RecordBatch, names: list[str], path: str, encoded: Sequence[str] = ()
 ) -> pa.RecordBatch:
-    """Return a batch with these columns in our types, but for those that may be dictionaries."""
-    columns, fields = [], []
-    for name in wanted:
+    """Return a batch with these columns in the types of the schema; `encoded` columns may be dictionaries."""
+    arrays, fields = [], []
+    for name in names:
         field = SCHEMA.field(name)
         if name not in batch.schema.names:
             column = pa.nulls(len(batch), field.type)
@@ -130,6 +136,6 @@ def _conform_to_schema(
                 raise BadSegment(f"{path}: the column {name} is null in {column.null_count} records")
             if column.type != field.type and not (name in encoded and column.type == _DICTIONARY):
                 column = compute.cast(column, field.type)
-        columns.append(column)
+        arrays.append(column)
         fields.append(field.with_type(column.type))
-    return pa.RecordBatch.from_arrays(columns, schema=pa.schema(fields))
+    return pa.RecordBatch.from_arrays(arrays, schema=pa.schema(fields))

@@ -1,4 +1,4 @@
-"""Records one by one, for those who read a journal as it was written; the pipeline reads it by columns."""
+"""Records one by one, in the order of time; the pipeline reads columns instead."""
 
 import contextlib
 import heapq
@@ -14,16 +14,16 @@ from fiveways.journal.schema import MARKER_KINDS
 from fiveways.journal.segments import Segment, resolve_filesystem
 
 _CHUNK_RECORDS: Final = 1024
-"""Records of a batch that are taken out of their columns at once."""
+"""Records of a batch to convert at once."""
 _REORDER_WINDOW: Final = 4096
 ALL_TIME: Final = (None, None)
 
 TimeRange = tuple[int | None, int | None]
-"""From when, and to when, in ns; the end is not part of it."""
+"""Start and end in ns since 1970, None for no bound; the end is exclusive."""
 
 
 class Record(msgspec.Struct, frozen=True, gc=False):
-    """One record; the fields are the columns of `record.SCHEMA`."""
+    """One record; the fields are the columns of `schema.SCHEMA`."""
 
     seq: int
     at: int
@@ -44,56 +44,56 @@ class Record(msgspec.Struct, frozen=True, gc=False):
 
     @property
     def is_marker(self) -> bool:
-        """Whether it is no frame."""
+        """Whether the record is a marker, not a frame."""
         return self.kind in MARKER_KINDS
 
     @property
     def is_complete(self) -> bool:
-        """Whether all of a frame was written down, but for what was redacted."""
+        """Whether the payload is complete, apart from redaction."""
         return self.payload is not None and (self.size is None or len(self.payload) >= self.size)
 
 
 def sort_by_time(batch: pa.RecordBatch) -> pa.RecordBatch:
-    """Return a batch in the order in which things happened: a frame may be noted after what it brought about."""
+    """Return a batch in the order of time: a frame may be recorded after the frames that it caused."""
     return batch.sort_by([("at", "ascending"), ("seq", "ascending")])
 
 
 def iter_records(batch: pa.RecordBatch) -> Iterator[Record]:
-    """Give the records of a batch that has all columns, in their order."""
+    """Yield the records of a batch with all columns."""
     for start in range(0, len(batch), _CHUNK_RECORDS):
         columns = [column.to_pylist() for column in batch.slice(start, _CHUNK_RECORDS).columns]
         for row in zip(*columns, strict=True):
             yield Record(*row)
 
 
-def merge_by_time(segments: list[Segment], span: TimeRange = ALL_TIME) -> Iterator[Record]:
-    """Give all records in the order in which things happened, as far as that is not too far from how they were written.
+def merge_by_time(segments: list[Segment], time_range: TimeRange = ALL_TIME) -> Iterator[Record]:
+    """Yield the records of all runs in the order of time, as far as a reorder window of each run allows.
 
-    No more is held than a batch of each run that was written at that time.
+    Memory is bounded by one batch per run.
     """
     runs: dict[str, list[Segment]] = {}
-    for each in segments:
-        runs.setdefault(each.run, []).append(each)
-    # A run is opened when its time has come: until then only its first moment is known.
-    waiting: list[tuple[int, int, Record | None, Iterator[Record]]] = []
+    for segment in segments:
+        runs.setdefault(segment.run, []).append(segment)
+    # Runs are opened lazily: until its first record is due, only its start time is known.
+    heap: list[tuple[int, int, Record | None, Iterator[Record]]] = []
     for number, run in enumerate(runs.values()):
         first = _first_time(run)
         if first is not None:
-            waiting.append((first, number, None, _reorder(_run_records(run, span))))
-    heapq.heapify(waiting)
-    while waiting:
-        _, number, record, rest = waiting[0]
+            heap.append((first, number, None, _reorder(_run_records(run, time_range))))
+    heapq.heapify(heap)
+    while heap:
+        _, number, record, records = heap[0]
         if record is not None:
             yield record
-        following = next(rest, None)
-        if following is None:
-            heapq.heappop(waiting)
+        next_record = next(records, None)
+        if next_record is None:
+            heapq.heappop(heap)
         else:
-            heapq.heapreplace(waiting, (following.at, number, following, rest))
+            heapq.heapreplace(heap, (next_record.at, number, next_record, records))
 
 
 def _first_time(run: list[Segment]) -> int | None:
-    """Return when a run began."""
+    """Return the time of the first record of a run."""
     for segment in run:
         for batch in read_batches(segment.path, ["at"]):
             if len(batch):
@@ -101,26 +101,26 @@ def _first_time(run: list[Segment]) -> int | None:
     return None
 
 
-def _run_records(run: list[Segment], span: TimeRange) -> Iterator[Record]:
+def _run_records(run: list[Segment], time_range: TimeRange) -> Iterator[Record]:
     for segment in run:
         for batch in read_batches(segment.path):
-            yield from iter_records(filter_by_time(batch, span))
+            yield from iter_records(filter_by_time(batch, time_range))
 
 
-def _reorder(found: Iterator[Record]) -> Iterator[Record]:
-    """Put records in order that are at most so many places away from where they belong."""
-    held: list[tuple[int, int, int, Record]] = []
-    for number, record in enumerate(found):
-        heapq.heappush(held, (record.at, record.seq, number, record))
-        if len(held) > _REORDER_WINDOW:
-            yield heapq.heappop(held)[-1]
-    while held:
-        yield heapq.heappop(held)[-1]
+def _reorder(records: Iterator[Record]) -> Iterator[Record]:
+    """Sort records that are at most a reorder window away from their position."""
+    heap: list[tuple[int, int, int, Record]] = []
+    for number, record in enumerate(records):
+        heapq.heappush(heap, (record.at, record.seq, number, record))
+        if len(heap) > _REORDER_WINDOW:
+            yield heapq.heappop(heap)[-1]
+    while heap:
+        yield heapq.heappop(heap)[-1]
 
 
-def filter_by_time(batch: pa.RecordBatch, span: TimeRange) -> pa.RecordBatch:
-    """Return the records of a batch that are from that time."""
-    first, end = span
+def filter_by_time(batch: pa.RecordBatch, time_range: TimeRange) -> pa.RecordBatch:
+    """Return the records of a batch within a time range."""
+    first, end = time_range
     if first is not None:
         batch = batch.filter(compute.greater_equal(batch.column("at"), first))
     if end is not None:
@@ -129,12 +129,12 @@ def filter_by_time(batch: pa.RecordBatch, span: TimeRange) -> pa.RecordBatch:
 
 
 def count_records(segments: list[Segment]) -> int | None:
-    """Return how many records there are; None if one segment is still being written."""
-    if not all(each.is_closed for each in segments):
+    """Return the number of records; None if a segment is still open."""
+    if not all(segment.is_closed for segment in segments):
         return None
     total = 0
-    for each in segments:
-        system, name = resolve_filesystem(each.path)
-        with contextlib.suppress(OSError, ArrowException):  # whoever reads it will say what is wrong
+    for segment in segments:
+        system, name = resolve_filesystem(segment.path)
+        with contextlib.suppress(OSError, ArrowException):  # the reader reports the error
             total += parquet.read_metadata(name, filesystem=system).num_rows
     return total

@@ -1,4 +1,4 @@
-"""Where a journal lies: a directory, or a URL that pyarrow knows how to reach."""
+"""Segments of a journal in a directory, or under a URL that pyarrow supports."""
 
 import re
 from collections.abc import Iterator
@@ -16,50 +16,52 @@ class Segment(msgspec.Struct, frozen=True, order=True):
     """One file of a journal."""
 
     run: str
-    """Empty if its name is not one that a hub gives."""
+    """Empty if no hub wrote the file."""
     number: int
     path: str
-    """As `directory` was written, with the file's name behind it."""
+    """The directory as it was given, and the name of the file."""
     size: int
     is_closed: bool
 
     @property
     def name(self) -> str:
-        """Return the file's name, without the end that says whether it is closed."""
+        """The name of the file without its suffix."""
         return self.path.rpartition("/")[2].removesuffix(CLOSED_SUFFIX).removesuffix(OPEN_SUFFIX)
 
 
 def resolve_filesystem(path: str) -> tuple[fs.FileSystem, str]:
-    """Return the file system of a path or URL, and the path there."""
+    """Return the file system of a path or URL, and the path in that file system."""
     if "://" not in path:
         return fs.LocalFileSystem(), path
     try:
-        found: tuple[fs.FileSystem, str] = fs.FileSystem.from_uri(path)
+        resolved: tuple[fs.FileSystem, str] = fs.FileSystem.from_uri(path)
     except (ArrowException, ValueError, OSError) as exc:
-        raise JournalError(f"{path} cannot be reached: {exc}") from exc
-    return found
+        raise JournalError(f"{path} cannot be accessed: {exc}") from exc
+    return resolved
 
 
 def segment_name(run: str, number: int) -> str:
-    """Return what a segment is called: by its name, those of a run are in order."""
+    """Return the name of a segment; the segments of a run sort by name."""
     return f"{run}-{number:06}"
 
 
 def list_segments(directory: str) -> list[Segment]:
-    """Return the segments of a journal, by run and number; files of other names come first, by name.
+    """Return the segments of a journal, by run and number; files with other names come first.
 
-    A segment that is being closed is there twice for a moment; it is told once, as closed.
+    During its conversion, a segment briefly exists as open and as closed; it is listed once, as closed.
     """
-    found = {each.name: each for each in sorted(_scan_directory(directory), key=lambda each: each.is_closed)}
-    return sorted(found.values())
+    by_name = {
+        segment.name: segment for segment in sorted(_scan_directory(directory), key=lambda segment: segment.is_closed)
+    }
+    return sorted(by_name.values())
 
 
 def require_segments(directory: str) -> list[Segment]:
     """Return the segments of a journal; JournalError if there are none."""
-    found = list_segments(directory)
-    if not found:
-        raise JournalError(f"there is no journal in {directory}: it holds no segments")
-    return found
+    segments = list_segments(directory)
+    if not segments:
+        raise JournalError(f"there is no journal in {directory}: it has no segments")
+    return segments
 
 
 def _scan_directory(directory: str) -> Iterator[Segment]:
@@ -67,7 +69,7 @@ def _scan_directory(directory: str) -> Iterator[Segment]:
     try:
         infos = system.get_file_info(fs.FileSelector(root))
     except FileNotFoundError:
-        raise JournalError(f"there is no directory {directory}") from None
+        raise JournalError(f"directory {directory} does not exist") from None
     except NotADirectoryError:
         raise JournalError(f"{directory} is a file, not the directory of a journal") from None
     except OSError as exc:
@@ -81,6 +83,6 @@ def _scan_directory(directory: str) -> Iterator[Segment]:
         ):
             continue
         is_closed = name.endswith(CLOSED_SUFFIX)
-        ours = _SEGMENT_NAME.fullmatch(name.removesuffix(CLOSED_SUFFIX if is_closed else OPEN_SUFFIX))
-        run, number = (ours["run"], int(ours["number"])) if ours else ("", 0)
+        match = _SEGMENT_NAME.fullmatch(name.removesuffix(CLOSED_SUFFIX if is_closed else OPEN_SUFFIX))
+        run, number = (match["run"], int(match["number"])) if match else ("", 0)
         yield Segment(run, number, f"{directory.rstrip('/')}/{name}", info.size, is_closed)

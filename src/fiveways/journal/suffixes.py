@@ -1,4 +1,4 @@
-"""The files of a journal by their suffix. The hub reads this, so that it does not load pyarrow: 35 MiB."""
+"""Suffixes of journal files. The hub imports only this module, because pyarrow takes 35 MiB."""
 
 from contextlib import suppress
 from pathlib import Path
@@ -9,7 +9,7 @@ OPEN_SUFFIX: Final = ".arrow"
 
 
 def last_write_time(directory: Path) -> float:
-    """Return when a segment was written last, in seconds since 1970; 0 if there is none."""
+    """Return the Unix time of the last write to a segment; 0 without segments."""
     last = 0.0
     for path in (*directory.glob(f"*{CLOSED_SUFFIX}"), *directory.glob(f"*{OPEN_SUFFIX}")):
         with suppress(FileNotFoundError):

@@ -1,4 +1,4 @@
-"""Finds places in a buffer where one of a few words may begin, whatever its case: mostly there is none."""
+"""Prefilter for a few words in a buffer, independent of case. It is fast because most buffers contain none."""
 
 from collections.abc import Collection
 from itertools import pairwise
@@ -7,54 +7,57 @@ from typing import Final
 import numpy as np
 
 _TAIL: Final = 5
-"""Bytes at the end of a word: the first four or the last four of them begin at an even offset."""
+"""Bytes to compare at the end of a word: its first four or last four bytes begin at an even offset."""
 _EXACT, _NEXT, _PREVIOUS = 1, 2, 4
-"""Neighbours of a pair of bytes to compare: the next pair, its first byte, the last byte of the previous pair."""
+"""Neighbours of a byte pair to compare: the next pair, its first byte, or the last byte of the previous pair."""
 _CASE: Final = 0x20
-"""This bit is set in lower-case letters. Other characters become equal to more of their kind, which costs a look."""
+"""The bit that is set in lower-case letters. Setting it merges some other characters, which causes false candidates."""
 
 
 class WordPrefilter:
-    """Compares two bytes at a time with a table, and their neighbours where the table has them."""
+    """Looks up byte pairs in a table, and compares the neighbours of candidates."""
 
     def __init__(self, words: Collection[bytes]) -> None:
-        """Prepare the tables; a word of fewer than three bytes may be anywhere."""
+        """Build the tables; a word of fewer than three bytes makes all offsets candidates."""
         self._matches_everywhere = any(len(word) < _TAIL - 2 for word in words)
         self._candidate_pairs = np.zeros(1 << 16, bool)
-        """For every two bytes, whether something has to be compared."""
-        wanted: dict[int, set[int]] = {_EXACT: set(), _NEXT: set(), _PREVIOUS: set()}
+        """For each byte pair, whether its neighbours must be compared."""
+        neighbours: dict[int, set[int]] = {_EXACT: set(), _NEXT: set(), _PREVIOUS: set()}
         for word in words:
-            for kind, pair, other in _tail_entries(bytes(byte | _CASE for byte in word[-_TAIL:])):
-                wanted[kind].add(pair << 16 | other)
+            for kind, pair, neighbour in _tail_entries(bytes(byte | _CASE for byte in word[-_TAIL:])):
+                neighbours[kind].add(pair << 16 | neighbour)
                 self._candidate_pairs[pair] = True
-        self._neighbours = {kind: np.array(sorted(found), np.uint32) for kind, found in wanted.items()}
+        self._neighbours = {kind: np.array(sorted(values), np.uint32) for kind, values in neighbours.items()}
 
     def find_candidates(self, data: np.ndarray) -> np.ndarray:
-        """Return offsets at or beside which a word may be; outside of these there is none."""
+        """Return offsets at or next to which a word may be; all other offsets are excluded."""
         if self._matches_everywhere:
             return np.arange(0, len(data), 2)
         pairs = _fold_to_pairs(data)
-        at = np.flatnonzero(self._candidate_pairs.take(pairs[:-1]))
-        if not len(at):
-            return at
-        here, behind, before = pairs[at], pairs[at + 1], pairs[np.maximum(at - 1, 0)]
-        found = self._matches_neighbour(_EXACT, here, behind)
-        found |= self._matches_neighbour(_NEXT, here, behind & 0xFF)
-        found |= self._matches_neighbour(_PREVIOUS, here, before >> 8)
-        places: np.ndarray = at[found] * 2
-        return places
+        indices = np.flatnonzero(self._candidate_pairs.take(pairs[:-1]))
+        if not len(indices):
+            return indices
+        current, following, preceding = pairs[indices], pairs[indices + 1], pairs[np.maximum(indices - 1, 0)]
+        is_match = self._matches_neighbour(_EXACT, current, following)
+        is_match |= self._matches_neighbour(_NEXT, current, following & 0xFF)
+        is_match |= self._matches_neighbour(_PREVIOUS, current, preceding >> 8)
+        offsets: np.ndarray = indices[is_match] * 2
+        return offsets
 
-    def _matches_neighbour(self, kind: int, pair: np.ndarray, other: np.ndarray) -> np.ndarray:
-        wanted = self._neighbours[kind]
-        if not len(wanted):
+    def _matches_neighbour(self, kind: int, pair: np.ndarray, neighbour: np.ndarray) -> np.ndarray:
+        entries = self._neighbours[kind]
+        if not len(entries):
             return np.zeros(len(pair), bool)
-        both = pair.astype(np.uint32) << 16 | other
-        found: np.ndarray = wanted[np.minimum(np.searchsorted(wanted, both), len(wanted) - 1)] == both
-        return found
+        keys = pair.astype(np.uint32) << 16 | neighbour
+        result: np.ndarray = entries[np.minimum(np.searchsorted(entries, keys), len(entries) - 1)] == keys
+        return result
 
 
 def _tail_entries(tail: bytes) -> list[tuple[int, int, int]]:
-    """Return how the end of a word is found at an even offset and at an odd one: what to compare, a pair, the other."""
+    """Return the table entries for the end of a word at an even and at an odd offset.
+
+    Each entry is the kind of neighbour, the pair, and the neighbour.
+    """
     pairs = [low | high << 8 for low, high in pairwise(tail)]
     match len(tail):
         case 5:
@@ -68,7 +71,7 @@ def _tail_entries(tail: bytes) -> list[tuple[int, int, int]]:
 
 
 def _fold_to_pairs(data: np.ndarray) -> np.ndarray:
-    """Return the bytes without case, in pairs, with at least a pair behind the last."""
+    """Return the bytes without case as pairs, with padding of at least one pair."""
     padded = np.full(len(data) + 4 - len(data) % 2, _CASE, np.uint8)
     np.bitwise_or(data, _CASE, out=padded[: len(data)])
     pairs: np.ndarray = padded.view("<u2")

@@ -1,4 +1,4 @@
-"""The threads that write pages: into an open segment at once, which is closed when it is full or old."""
+"""Threads of the writer process: one writes batches to an open segment, one closes segments that are full or old."""
 
 import fcntl
 import io
@@ -32,45 +32,49 @@ from fiveways.model.clock_jumps import ClockJumpDetector
 
 _log = logging.getLogger("fiveways.journal")
 _BATCH: Final = 1 << 14
-"""Records that are worth a batch, even before it is time for one."""
+"""Records that are written at once, without waiting for the flush interval."""
 _BATCH_BYTES: Final = 1 << 28
-"""Payloads that are: a column has room for eight times as much."""
+"""Payload bytes that are written at once; a column has room for eight times as many."""
 _MAX_WAITING_BATCHES: Final = 64
-"""Pages that may wait; whoever brings more waits, too."""
+"""Maximum queued batches; `put` blocks while the queue is full."""
 _BUFFER: Final = 1 << 20
 _boot_clock: Final = partial(time.clock_gettime, getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC))
-"""Goes on while the machine sleeps, where the system has such a clock."""
-# Columns are too short for several threads to share the work: to hand it over costs more than it saves.
+"""Monotonic clock that includes the time in suspend, if the system has one."""
+# Columns are too short for multithreading: the hand-over costs more than it saves.
 _LZ4: Final = ipc.IpcWriteOptions(compression="lz4", use_threads=False)
 _WRITE_ERRORS: Final = (OSError, ArrowException)
 
 
 class JournalWriter:
-    """Writes one run of a hub into a directory."""
+    """Writes one run of a hub to a directory."""
 
     def __init__(
         self,
-        orders: WriterConfig,
+        config: WriterConfig,
         clock: Callable[[], float],
-        told: Callable[[], None] = lambda: None,
-        steady: Callable[[], float] = _boot_clock,
+        on_progress: Callable[[], None] = lambda: None,
+        steady_clock: Callable[[], float] = _boot_clock,
     ) -> None:
-        """Make it; `clock` tells the seconds since 1970, `told` is called when there is more on disk than before.
+        """Create a writer.
 
-        `steady` is a clock that cannot be set: it shows whether `clock` jumps.
+        Args:
+            config: The configuration of the run.
+            clock: Returns Unix time.
+            on_progress: Called when more records are on disk or lost.
+            steady_clock: A clock that cannot be set, to detect jumps of `clock`.
         """
-        self._directory = Path(orders.directory)
-        self._access = permissions_for_group(orders.group)
+        self._directory = Path(config.directory)
+        self._permissions = permissions_for_group(config.group)
         self._batch_builder = RecordBatchBuilder(
-            orders.node, orders.run, orders.max_payload_bytes, Redactor(orders.redact, orders.patterns)
+            config.node, config.run, config.max_payload_bytes, Redactor(config.redact, config.patterns)
         )
-        self._run = orders.run
-        self._rules = orders.rules
+        self._run = config.run
+        self._rules = config.rules
         self._clock = clock
-        self._on_progress = told
-        self._steady_clock = steady
-        self._clock_watch = ClockJumpDetector(orders.clock_jump, clock(), steady())
-        self._is_deletion_held = orders.is_deletion_held
+        self._on_progress = on_progress
+        self._steady_clock = steady_clock
+        self._clock_watch = ClockJumpDetector(config.clock_jump, clock(), steady_clock())
+        self._is_deletion_held = config.is_deletion_held
         self._queue: queue.Queue[FrameBatch | None] = queue.Queue(_MAX_WAITING_BATCHES)
         self._segment: _SegmentWriter | None = None
         self._number = 0
@@ -78,21 +82,20 @@ class JournalWriter:
         self._writer = threading.Thread(target=self._run_writer, name="journal", daemon=True)
         self._closer = threading.Thread(target=self._run_closer, name="journal-closer", daemon=True)
         self.written_records = 0
-        """Records that are on disk."""
+        """Records on disk."""
         self.lost_records = 0
-        """Records that could not be written, or were removed."""
+        """Records that could not be written, or that were removed from disk."""
         self.removed_from_disk = 0
-        """Records that were on disk, in an open segment that was removed."""
+        """Records that were on disk in an open segment that was removed."""
         self._last_error = ""
-        self._batch_started_at = self._synced = monotonic()
-        """When the last batch was begun, and when records were on disk."""
+        self._batch_started_at = self._synced_at = monotonic()
         self._had_backlog = False
 
     def start(self) -> None:
-        """Begin; JournalError if nothing can be written there."""
+        """Start both threads; JournalError if the directory is not writable."""
         try:
-            self._access.make_directory(self._directory)
-            self._number = 1 + max((each.number for each in self._own_segments()), default=-1)
+            self._permissions.make_directory(self._directory)
+            self._number = 1 + max((segment.number for segment in self._own_segments()), default=-1)
             self._open_segment()
         except _WRITE_ERRORS as exc:
             raise JournalError(f"the journal cannot be written to {self._directory}: {exc}") from exc
@@ -102,85 +105,89 @@ class JournalWriter:
         self._closer.start()
 
     def _own_segments(self) -> list[Segment]:
-        """Return the segments of this run, which another process may have begun."""
-        return [each for each in list_segments(str(self._directory)) if each.run == self._run]
+        """Return the segments of this run; a previous writer process may have begun it."""
+        return [segment for segment in list_segments(str(self._directory)) if segment.run == self._run]
 
-    def put(self, page: FrameBatch) -> None:
-        """Have a page written; wait if many do already."""
-        self._queue.put(page)
+    def put(self, batch: FrameBatch) -> None:
+        """Queue a batch; block while the queue is full."""
+        self._queue.put(batch)
 
     def set_deletion_held(self, *, is_held: bool) -> None:
-        """Delete no segments for their age, or trust the clock as it is now."""
+        """Suspend deletion by age; or resume it, and trust the current time."""
         if not is_held:
             self._clock_watch.accept_wall_clock(self._clock(), self._steady_clock())
         self._is_deletion_held = is_held
 
     def _retention_days(self) -> float:
-        """Return after how many days a segment is deleted."""
+        """Return the maximum age of a segment in days."""
         self._clock_watch.trusted_time(self._clock(), self._steady_clock())
         return inf if self._is_deletion_held or self._clock_watch.jump else self._rules.keep_days
 
     def stop(self) -> None:
-        """Write the rest, and close the last segment."""
+        """Write the queued batches, and close the last segment."""
         self._queue.put(None)
         self._writer.join()
         self._closer.join()
 
-    # The writer's thread.
+    # Writer thread.
 
     def _run_writer(self) -> None:
         is_over = False
         while not is_over:
-            pages, is_over = self._gather_batches()
-            self._write_batches(pages)
-            self._release_backlog_memory(pages)
+            batches, is_over = self._gather_batches()
+            self._write_batches(batches)
+            self._release_backlog_memory(batches)
         self._finish_segment()
         self._closing_queue.put(None)
 
     def _gather_batches(self) -> tuple[list[FrameBatch], bool]:
-        """Gather pages for a while: together, each record costs less. Return them, and whether they are the last."""
-        # Counted from the last batch: what came while that was written has waited already.
-        pages, records, size, until = list[FrameBatch](), 0, 0, self._batch_started_at + self._rules.flush_interval / 2
+        """Collect batches for a while, because larger writes cost less per record.
+
+        Return the batches, and whether they are the last.
+        """
+        # Measured from the last batch, because records that arrived during its write have waited already.
+        batches, records, size = list[FrameBatch](), 0, 0
+        deadline = self._batch_started_at + self._rules.flush_interval / 2
         with suppress(queue.Empty):
             while records < _BATCH and size < _BATCH_BYTES:
-                page = self._queue.get(timeout=max(0.0, until - monotonic()))
-                if page is None:
-                    return pages, True
-                pages.append(page)
-                records += len(page)
-                size += len(page.payloads)
+                batch = self._queue.get(timeout=max(0.0, deadline - monotonic()))
+                if batch is None:
+                    return batches, True
+                batches.append(batch)
+                records += len(batch)
+                size += len(batch.payloads)
         self._batch_started_at = monotonic()
-        return pages, False
+        return batches, False
 
-    def _release_backlog_memory(self, pages: list[FrameBatch]) -> None:
-        """Give back the memory of a backlog that is gone."""
-        if pages:
-            self._had_backlog |= sum(map(len, pages)) >= _BATCH
+    def _release_backlog_memory(self, batches: list[FrameBatch]) -> None:
+        """Release the memory of a backlog that has been written."""
+        if batches:
+            self._had_backlog |= sum(map(len, batches)) >= _BATCH
         elif self._had_backlog:
             self._had_backlog = False
             release_memory()
 
-    def _write_batches(self, pages: list[FrameBatch]) -> None:
-        """Write pages, and have them on disk as soon as no more wait, or it is time for that."""
-        at_hand = sum(map(len, pages))
+    def _write_batches(self, batches: list[FrameBatch]) -> None:
+        """Write batches; synchronize when the queue is empty or the flush interval is over."""
+        unwritten_records = sum(map(len, batches))
         try:
             if self._segment is not None and not self._segment.is_at_path():
                 self._replace_removed_segment(self._segment)
-            if pages:
+            if batches:
                 segment = self._segment or self._open_segment()
-                segment.write(self._batch_builder.build(pages))
-                at_hand = 0
+                segment.write(self._batch_builder.build(batches))
+                unwritten_records = 0
                 if segment.size >= self._rules.segment_bytes:
                     self._rotate(segment)
-            is_due = self._queue.empty() or monotonic() - self._synced >= self._rules.flush_interval / 2
+            is_due = self._queue.empty() or monotonic() - self._synced_at >= self._rules.flush_interval / 2
             if self._segment is not None and is_due:
                 self._sync(self._segment)
                 if self._clock() - self._segment.opened_at >= self._rules.segment_age:
                     self._rotate(self._segment)
-            if pages:
+            if batches:
                 self._last_error = ""
-        except Exception as exc:  # noqa: BLE001  whatever it is, what comes next is written
-            self.lost_records += at_hand
+        except Exception as exc:  # noqa: BLE001  after any error, later batches are still written
+            self.lost_records += unwritten_records
             self._handle_write_error(exc)
             self._on_progress()
 
@@ -188,42 +195,44 @@ class JournalWriter:
         if synced := segment.sync():
             self.written_records += synced
             self._on_progress()
-        self._synced = monotonic()
+        self._synced_at = monotonic()
 
     def _replace_removed_segment(self, segment: "_SegmentWriter") -> None:
-        """Begin another segment in place of one that was removed or moved away, with the directory or without."""
+        """Open a new segment after the file, or the whole directory, was removed or moved."""
         self._segment = None
-        gone = segment.records if segment.is_deleted() else 0
-        self.removed_from_disk += gone - segment.unsynced if gone else 0
-        self.lost_records += gone
+        lost = segment.records if segment.is_deleted() else 0
+        self.removed_from_disk += lost - segment.unsynced if lost else 0
+        self.lost_records += lost
         segment.close()
-        _log.error("%s was removed or moved while it was written: %d records are lost", segment.path, gone)
+        _log.error(
+            "open segment %s was removed or moved, %d records are lost; starting another segment", segment.path, lost
+        )
         self._on_progress()
         self._open_segment()
 
     def _rotate(self, segment: "_SegmentWriter") -> None:
-        """Begin a new segment, unless there is nothing in this one."""
+        """Start a new segment, unless the current one is empty."""
         if segment.records:
             self._sync(segment)
             self._finish_segment()
 
     def _handle_write_error(self, error: Exception) -> None:
-        # The text of an OSError has the name of a file, which is another one at each attempt.
-        trouble = f"{type(error).__name__} {error.errno}" if isinstance(error, OSError) else str(error)
-        if trouble != self._last_error:
-            self._last_error = trouble
-            known = isinstance(error, _WRITE_ERRORS)
-            _log.error("the journal has gaps: %s", error, exc_info=None if known else error)
+        # The text of an OSError contains a file name, which differs at each attempt.
+        description = f"{type(error).__name__} {error.errno}" if isinstance(error, OSError) else str(error)
+        if description != self._last_error:
+            self._last_error = description
+            is_expected = isinstance(error, _WRITE_ERRORS)
+            _log.error("the journal has gaps: %s", error, exc_info=None if is_expected else error)
         if self._segment is not None and isinstance(error, _WRITE_ERRORS):
-            # What is half written ends this segment; the rest of it is good.
+            # The incomplete batch ends this segment; earlier batches are readable.
             self.lost_records += self._segment.unsynced
             self._finish_segment()
 
     def _open_segment(self) -> "_SegmentWriter":
         path = self._directory / (segment_name(self._run, self._number) + OPEN_SUFFIX)
         self._number += 1
-        self._access.make_directory(self._directory)
-        self._segment = _SegmentWriter(path, self._clock(), self._access)
+        self._permissions.make_directory(self._directory)
+        self._segment = _SegmentWriter(path, self._clock(), self._permissions)
         fsync_path(self._directory)
         return self._segment
 
@@ -233,30 +242,30 @@ class JournalWriter:
             segment.close()
             self._closing_queue.put(segment.path)
 
-    # The closer's thread: what takes long must not keep others waiting.
+    # Closer thread: conversion to Parquet is slow, and must not delay writes.
 
     def _run_closer(self) -> None:
         while (path := self._closing_queue.get()) is not None:
             try:
-                close_segment(path, self._access)
-                for old in delete_expired_segments(
+                close_segment(path, self._permissions)
+                for deleted in delete_expired_segments(
                     self._directory, self._rules.keep_bytes, self._retention_days(), self._clock()
                 ):
-                    _log.info("%s is over", old.name)
-            except Exception as exc:  # noqa: BLE001  it stays as it is, and the next start tries again
-                _log.error("%s cannot be closed: %s", path.name, exc)
+                    _log.info("deleted expired segment %s", deleted.name)
+            except Exception as exc:  # noqa: BLE001  the open segment remains, and the next start retries
+                _log.error("segment %s cannot be closed: %s; the next start retries", path.name, exc)
 
 
 class _SegmentWriter:
-    """One segment that is being written."""
+    """Writer of one open segment."""
 
-    def __init__(self, path: Path, now: float, access: FilePermissions) -> None:
+    def __init__(self, path: Path, now: float, permissions: FilePermissions) -> None:
         self.path = path
         self.opened_at = now
         self.records = 0
         self.unsynced = 0
         """Records that may not be on disk yet."""
-        self._file = io.BufferedWriter(io.FileIO(path, "xb", opener=access.open), _BUFFER)
+        self._file = io.BufferedWriter(io.FileIO(path, "xb", opener=permissions.open), _BUFFER)
         fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         self._stream = ipc.new_stream(PythonFile(self._file, "w"), SCHEMA, options=_LZ4)
 
@@ -265,14 +274,14 @@ class _SegmentWriter:
         return self._file.tell()
 
     def is_at_path(self) -> bool:
-        """Say whether its path still names it."""
+        """Return whether the path still refers to the open file."""
         try:
             return os.path.samestat(self.path.stat(), os.fstat(self._file.fileno()))
         except (FileNotFoundError, NotADirectoryError):
             return False
 
     def is_deleted(self) -> bool:
-        """Say whether no path names it any more."""
+        """Return whether no path refers to the open file any more."""
         return os.fstat(self._file.fileno()).st_nlink == 0
 
     def write(self, batch: RecordBatch) -> None:
@@ -281,7 +290,7 @@ class _SegmentWriter:
         self.unsynced += len(batch)
 
     def sync(self) -> int:
-        """Have all of it on disk; return how many records were not."""
+        """Synchronize the file to disk; return the number of newly synchronized records."""
         if not self.unsynced:
             return 0
         self._file.flush()
@@ -290,7 +299,7 @@ class _SegmentWriter:
         return synced
 
     def close(self) -> None:
-        """End it, if there is room for an end: readers know how to do without."""
+        """Write the end of the stream if there is room; readers accept segments without an end."""
         try:
             self._stream.close()
             self._file.close()

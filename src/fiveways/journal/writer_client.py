@@ -1,7 +1,7 @@
-"""The hub's end of the journal: what is on the tape is passed on to the process that writes it.
+"""Client of the writer process in the hub: it forwards buffered frames over a pipe.
 
-All of it happens in the event loop, a few hundred entries at a time. A thread for it costs more than it saves: it would
-take its turns with the loop all the same, and find in no cache what has just been there.
+All work happens in the event loop, a few hundred entries at a time. A thread costs more than it saves: it would compete
+for the GIL all the same, and lose the cache locality.
 """
 
 import fcntl
@@ -29,45 +29,45 @@ _log = logging.getLogger("fiveways.journal")
 _MAX_BATCH_ENTRIES: Final = 4096
 _PIPE_BYTES: Final = 1 << 20
 _FLUSH_BYTES: Final = 1 << 19
-"""Bytes that are passed on even before it is time for that."""
+"""Bytes that are written to the pipe at once, without waiting for the next poll."""
 _MAX_WAITING_BYTES: Final = 1 << 28
-"""Bytes that may wait for the process; beyond that, records are lost: it is stuck, the hub must not be."""
+"""Maximum bytes that wait for the process. Beyond that it is stuck, and records are dropped so that the hub is not."""
 _BACKLOG: Final = 1 << 25
-"""Bytes that waited, of which the memory is given back when they wait no more."""
+"""Minimum size of a backlog in bytes to release its memory afterwards."""
 _PLENTY: Final = 1 << 24
-"""Bytes; more than pages ever take at once."""
-# The process needs the same memory again for every batch. Given back to the system each time, it would be cleared each
-# time, which took a fifth of what a record costs.
+"""Bytes; more than batches ever take at once."""
+# The process needs the same memory for every batch. Memory that is returned to the system is zeroed at each allocation,
+# which took a fifth of the time per record.
 _ALLOCATOR_ENVIRONMENT: Final = {
     "ARROW_DEFAULT_MEMORY_POOL": "system",
     "MALLOC_MMAP_THRESHOLD_": str(1 << 28),
     "MALLOC_TRIM_THRESHOLD_": str(1 << 28),
 }
 _RESTART_INTERVAL: Final = 1.0
-"""Seconds after which a process that has ended is started again."""
+"""Minimum seconds between two starts of the process."""
 _CLOSE_TIMEOUT: Final = 60.0
-"""Seconds for the process to write the rest; it goes on without us after that."""
+"""Seconds for the process to write the rest at shutdown; after that it continues alone."""
 _decoder: Final = msgspec.msgpack.Decoder(WriteProgress | LogMessage)
 
 
 class WriterClient:
-    """Has one run of a hub written down."""
+    """Records one run of a hub through a writer process."""
 
-    def __init__(self, tape: FrameBuffer, orders: WriterConfig, most: int = _MAX_WAITING_BYTES) -> None:
-        self._buffer = tape
-        self._config = orders
-        self._max_waiting_bytes = most
+    def __init__(self, buffer: FrameBuffer, config: WriterConfig, max_waiting_bytes: int = _MAX_WAITING_BYTES) -> None:
+        self._buffer = buffer
+        self._config = config
+        self._max_waiting_bytes = max_waiting_bytes
         self._process: _WriterProcess | None = None
         self._restart_at = 0.0
         self._previous_progress = WriteProgress(0, 0)
-        """What became of the records that processes got that have ended, or that none got."""
+        """Records of processes that have ended, and records that reached no process."""
         self._logged_losses = 0
         self._peak_backlog = 0
-        """The most bytes that waited since memory was given back."""
+        """Maximum waiting bytes since memory was last released."""
 
     @property
     def written_records(self) -> int:
-        """Records that are on disk."""
+        """Records on disk."""
         return self._previous_progress.written + (self._process.progress.written if self._process else 0)
 
     @property
@@ -77,17 +77,17 @@ class WriterClient:
 
     @property
     def is_writing(self) -> bool:
-        """Whether there is a process that writes, and it takes what it is given."""
+        """Whether the process runs and accepts records."""
         return self._process is not None and self._process.waiting_bytes <= self._max_waiting_bytes
 
     def set_deletion_held(self, *, is_held: bool) -> None:
-        """Have no segments deleted for their age, or again."""
+        """Suspend or resume the deletion of segments by age."""
         self._config = msgspec.structs.replace(self._config, is_deletion_held=is_held)
         if self._process is not None and not self._process.send(DeletionHold(is_held)):
             self._process_ended(self._process)
 
     def start(self) -> None:
-        """Begin; JournalError if nothing can be written there."""
+        """Start the process; JournalError if the directory is not writable."""
         directory = Path(self._config.directory)
         try:
             permissions_for_group(self._config.group).make_directory(directory)
@@ -95,32 +95,34 @@ class WriterClient:
                 pass
             self._process = _WriterProcess(self._config)
         except (FileExistsError, NotADirectoryError):
-            raise JournalError(f"journal.path is {directory}, a file or below one; it must be a directory") from None
+            raise JournalError(
+                f"journal.path is {directory}, which is a file or below a file; it must be a directory"
+            ) from None
         except OSError as exc:
             raise JournalError(f"the journal cannot be written to {directory}: {exc}") from exc
         self._buffer.flush = self.forward
-        # The C library gives memory back, and has to ask for it again and again, until it has seen more come and go.
+        # glibc raises its dynamic threshold after a large allocation is freed, and then keeps memory for reuse.
         bytearray(_PLENTY)
 
     def forward(self) -> None:
-        """Pass on all there is; never raises, and never waits."""
+        """Forward all buffered entries; never raises and never blocks."""
         try:
-            while (page := self._buffer.take(_MAX_BATCH_ENTRIES)) is not None:
-                self._forward_batch(page)
-        except Exception:  # noqa: BLE001  whatever it is, the hub goes on, and so does the next try
-            _log.exception("the journal has gaps")
+            while (batch := self._buffer.take(_MAX_BATCH_ENTRIES)) is not None:
+                self._forward_batch(batch)
+        except Exception:  # noqa: BLE001  after any error the hub continues, and the next call retries
+            _log.exception("the journal has gaps: cannot forward records")
 
     def poll(self) -> None:
-        """Pass on all there is, and see how the process is doing; to be called every now and then."""
+        """Forward all buffered entries, and read the progress of the process; to be called regularly."""
         self._record_losses()
         self.forward()
-        scribe = self._process
-        if scribe is not None and not (scribe.flush() and scribe.receive()):
-            self._process_ended(scribe)
+        process = self._process
+        if process is not None and not (process.flush() and process.receive()):
+            self._process_ended(process)
         self._release_backlog_memory()
 
     def _release_backlog_memory(self) -> None:
-        """Give back the memory of a backlog that is gone."""
+        """Release the memory of a backlog that is gone."""
         waiting = self._process.waiting_bytes if self._process is not None else 0
         self._peak_backlog = max(self._peak_backlog, waiting)
         if self._peak_backlog > _BACKLOG and waiting < _FLUSH_BYTES:
@@ -128,7 +130,7 @@ class WriterClient:
             release_memory()
 
     def stop(self) -> None:
-        """Pass on the rest, and wait until it is written."""
+        """Forward the rest, and wait until it is written."""
         self._buffer.flush = _no_forward
         self._record_losses()
         self.forward()
@@ -136,87 +138,96 @@ class WriterClient:
             self._process.close()
             self._process_ended(self._process)
 
-    def _forward_batch(self, page: FrameBatch) -> None:
-        scribe = self._process or self._restart_process()
-        if scribe is None or scribe.waiting_bytes > self._max_waiting_bytes:
+    def _forward_batch(self, batch: FrameBatch) -> None:
+        process = self._process or self._restart_process()
+        if process is None or process.waiting_bytes > self._max_waiting_bytes:
             self._previous_progress = WriteProgress(
-                self._previous_progress.written, self._previous_progress.lost + len(page)
+                self._previous_progress.written, self._previous_progress.lost + len(batch)
             )
-        elif not scribe.write(page):
-            self._process_ended(scribe)
+        elif not process.write(batch):
+            self._process_ended(process)
 
     def _restart_process(self) -> "_WriterProcess | None":
-        """Return a new process in place of one that has ended, but not too often."""
+        """Start a new process if the last start is long enough ago; return the running process, if any."""
         if monotonic() >= self._restart_at:
             self._restart_at = monotonic() + _RESTART_INTERVAL
             try:
                 self._process = _WriterProcess(self._config)
             except OSError as exc:
-                _log.error("the journal's process cannot be started: %s", exc)
+                _log.error("the journal's writer process cannot be started: %s", exc)
         return self._process
 
-    def _process_ended(self, scribe: "_WriterProcess") -> None:
-        """Know that a process has ended; what it was given and has not written is lost."""
-        scribe.close_pipes()
+    def _process_ended(self, process: "_WriterProcess") -> None:
+        """Clean up after a process; its unwritten records are lost."""
+        process.close_pipes()
         self._process = None
-        lost = scribe.sent_records - scribe.progress.written + scribe.progress.removed
+        lost = process.sent_records - process.progress.written + process.progress.removed
         self._previous_progress = WriteProgress(
-            self._previous_progress.written + scribe.progress.written, self._previous_progress.lost + lost
+            self._previous_progress.written + process.progress.written, self._previous_progress.lost + lost
         )
-        if missing := lost - scribe.progress.lost:  # it has logged the others itself
-            _log.error("the journal has gaps: its process ended (%s) with %d records unwritten", scribe.status, missing)
+        if unlogged := lost - process.progress.lost:  # the process has logged the others itself
+            _log.error(
+                "the journal has gaps: its writer process ended (%s) with %d records unwritten",
+                process.status,
+                unlogged,
+            )
 
     def _record_losses(self) -> None:
-        """Note down how many records are missing, unless that would be lost too."""
-        lost, scribe = self.lost_records, self._process
-        if lost > self._logged_losses and (scribe is None or scribe.waiting_bytes < self._max_waiting_bytes):
-            note = NoPayload(f"{lost - self._logged_losses} records could not be written")
+        """Record the number of lost records in the journal, unless that record would be lost, too."""
+        lost, process = self.lost_records, self._process
+        if lost > self._logged_losses and (process is None or process.waiting_bytes < self._max_waiting_bytes):
+            marker = NoPayload(f"{lost - self._logged_losses} records could not be written")
             self._buffer.append(
-                (self._buffer.clock(), StreamInfo("journal", "", "none", "memory", "in", "drop"), note, "")
+                (
+                    self._buffer.clock(),
+                    StreamInfo("journal", "", protocol="none", transport="memory", direction="in", kind="drop"),
+                    marker,
+                    "",
+                )
             )
             self._logged_losses = lost
 
 
 def _no_forward() -> None:
-    """Nothing is passed on any more."""
+    """Do nothing: the writer has stopped."""
 
 
 class _WriterProcess:
-    """The process, as the hub sees it."""
+    """The writer process and its pipes."""
 
-    def __init__(self, orders: WriterConfig) -> None:
-        # It finds our modules where we found them.
-        known = os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, sys.path))} | _ALLOCATOR_ENVIRONMENT
+    def __init__(self, config: WriterConfig) -> None:
+        # The process imports modules from the same paths.
+        environment = os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, sys.path))} | _ALLOCATOR_ENVIRONMENT
         command = [sys.executable, "-m", "fiveways.journal.writer_process"]
         pipe = subprocess.PIPE
-        self._process = subprocess.Popen(command, stdin=pipe, stdout=pipe, bufsize=0, env=known)  # noqa: S603
-        self._stdin, self._stdout = _there(self._process.stdin), _there(self._process.stdout)
-        with suppress(OSError, AttributeError):  # it may be more than we are allowed, or than this system knows
+        self._process = subprocess.Popen(command, stdin=pipe, stdout=pipe, bufsize=0, env=environment)  # noqa: S603
+        self._stdin, self._stdout = _require_pipe(self._process.stdin), _require_pipe(self._process.stdout)
+        with suppress(OSError, AttributeError):  # not supported, or above the limit of the user
             fcntl.fcntl(self._stdin, fcntl.F_SETPIPE_SZ, _PIPE_BYTES)
-        for end in (self._stdin, self._stdout):
-            os.set_blocking(end.fileno(), False)
+        for pipe_end in (self._stdin, self._stdout):
+            os.set_blocking(pipe_end.fileno(), False)
         self._received = b""
-        self._unsent: deque[memoryview] = deque([memoryview(pack(orders))])
+        self._unsent: deque[memoryview] = deque([memoryview(pack(config))])
         self.waiting_bytes = len(self._unsent[0])
-        """Bytes that the pipe had no room for."""
+        """Bytes that did not fit into the pipe so far."""
         self.sent_records = 0
-        """Records that it got, or will get."""
+        """Records that were queued for the process."""
         self.progress = WriteProgress(0, 0)
 
     @property
     def status(self) -> int | None:
-        """Return how it ended, as far as that is known."""
+        """The exit status; None while the process runs."""
         return self._process.poll()
 
-    def write(self, page: FrameBatch) -> bool:
-        """Give it a page, as soon as there is room for it; False if it has ended."""
-        self.sent_records += len(page)
-        self._queue(page)
-        # Each time the process is woken it may take the hub's place on a core: not for every page.
+    def write(self, batch: FrameBatch) -> bool:
+        """Queue a batch, and flush after many bytes; return False if the process has ended."""
+        self.sent_records += len(batch)
+        self._queue(batch)
+        # A wake-up of the process may preempt the hub on a core, so not for every batch.
         return self.waiting_bytes < _FLUSH_BYTES or self.flush()
 
     def send(self, message: DeletionHold) -> bool:
-        """Give it a word behind all pages before it; False if it has ended."""
+        """Queue a message behind all batches, and flush; return False if the process has ended."""
         self._queue(message)
         return self.flush()
 
@@ -226,7 +237,7 @@ class _WriterProcess:
         self.waiting_bytes += len(data)
 
     def flush(self) -> bool:
-        """Give it what the pipe has room for; False if it has ended."""
+        """Write to the pipe without blocking; return False if the process has ended."""
         unsent = self._unsent
         try:
             while unsent:
@@ -245,7 +256,7 @@ class _WriterProcess:
         return True
 
     def receive(self) -> bool:
-        """Take in what it says; False if it will say no more."""
+        """Read progress and log messages; return False if the process has closed its stdout."""
         while True:
             try:
                 data = os.read(self._stdout.fileno(), 1 << 16)
@@ -262,25 +273,26 @@ class _WriterProcess:
                     _log.log(message.level, "%s", message.text)
 
     def close(self) -> None:
-        """Give it the rest, let it come to its end, and wait for that."""
-        until, news = monotonic() + _CLOSE_TIMEOUT, select.poll()
-        news.register(self._stdin, select.POLLOUT)
-        news.register(self._stdout, select.POLLIN)
-        while self.flush() and self._unsent and self.receive() and (left := until - monotonic()) > 0:
-            news.poll(left * 1000)
-        news.unregister(self._stdin)
+        """Write the rest, close stdin, and wait until the process ends."""
+        deadline, poller = monotonic() + _CLOSE_TIMEOUT, select.poll()
+        poller.register(self._stdin, select.POLLOUT)
+        poller.register(self._stdout, select.POLLIN)
+        while self.flush() and self._unsent and self.receive() and (remaining := deadline - monotonic()) > 0:
+            poller.poll(remaining * 1000)
+        poller.unregister(self._stdin)
         self._stdin.close()
-        while self.receive() and (left := until - monotonic()) > 0:
-            news.poll(left * 1000)
+        while self.receive() and (remaining := deadline - monotonic()) > 0:
+            poller.poll(remaining * 1000)
         if self.status is None:
-            _log.warning("the rest of the journal is still being written")
+            _log.warning(
+                "the journal's writer process is still writing after %.0f s; not waiting any longer", _CLOSE_TIMEOUT
+            )
 
     def close_pipes(self) -> None:
-        """Close both pipes."""
         self._stdin.close()
         self._stdout.close()
 
 
-def _there(pipe: "IO[bytes] | None") -> "IO[bytes]":
-    assert pipe is not None  # noqa: S101  it was asked for
+def _require_pipe(pipe: "IO[bytes] | None") -> "IO[bytes]":
+    assert pipe is not None  # noqa: S101  both pipes were requested
     return pipe

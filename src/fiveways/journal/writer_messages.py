@@ -1,4 +1,4 @@
-"""What passes between a hub and the process that writes its journal."""
+"""Messages between a hub and its writer process."""
 
 from collections.abc import Iterator
 from math import inf
@@ -14,10 +14,10 @@ _encoder: Final = msgspec.msgpack.Encoder()
 
 
 class SegmentRules(msgspec.Struct, frozen=True):
-    """When records are written, when a segment is closed, how long it is kept."""
+    """Flush interval, rotation and retention of segments."""
 
     flush_interval: float = 0.1
-    """Seconds after which what was noted is on disk."""
+    """Maximum seconds until a recorded frame is on disk."""
     segment_bytes: int = 64 << 20
     segment_age: float = 60.0
     keep_bytes: int = 10 << 30
@@ -25,50 +25,50 @@ class SegmentRules(msgspec.Struct, frozen=True):
 
 
 class WriterConfig(msgspec.Struct, frozen=True, tag="orders", array_like=True):
-    """The first word to the process: what is to be written where."""
+    """The first message to the process: the configuration of the run."""
 
     directory: str
     node: str
     run: str
     redact: tuple[str, ...]
-    """Names under which secrets stand."""
+    """Names of secrets."""
     patterns: tuple[str, ...] = ()
     """Regular expressions of secrets in texts."""
     max_payload_bytes: int = UNLIMITED
-    """Bytes of each payload that are written."""
+    """Maximum bytes of each payload to record."""
     rules: SegmentRules = SegmentRules()
     group: str = ""
-    """The group that may read the files, besides their owner."""
+    """A group that may read the files besides their owner."""
     clock_jump: float = inf
-    """Seconds that the clock may jump before no segment is deleted for its age any more."""
+    """Clock jump in seconds that suspends the deletion of segments by age."""
     is_deletion_held: bool = False
-    """No segment is deleted for its age: the clock may be wrong."""
+    """Deletion by age is suspended, because the clock may be wrong."""
 
 
 class DeletionHold(msgspec.Struct, frozen=True, tag="retention", array_like=True):
-    """Whether segments are deleted for their age from now on."""
+    """Suspends or resumes the deletion of segments by age."""
 
     is_deletion_held: bool
 
 
 class WriteProgress(msgspec.Struct, frozen=True, tag="done", array_like=True):
-    """How many records are on disk, and how many could not be written."""
+    """Numbers of written and lost records."""
 
     written: int
     lost: int
     removed: int = 0
-    """How many of those that are lost were on disk."""
+    """Lost records that had been on disk."""
 
 
 class LogMessage(msgspec.Struct, frozen=True, tag="told", array_like=True):
-    """A line for the hub's log."""
+    """A line for the log of the hub."""
 
     level: int
     text: str
 
 
 def pack(message: WriterConfig | FrameBatch | DeletionHold | WriteProgress | LogMessage) -> bytearray:
-    """Return a message with its length before it."""
+    """Return an encoded message with a length prefix."""
     buffer = bytearray(_LENGTH)
     _encoder.encode_into(message, buffer, _LENGTH)
     buffer[:_LENGTH] = (len(buffer) - _LENGTH).to_bytes(_LENGTH, "big")
@@ -76,21 +76,21 @@ def pack(message: WriterConfig | FrameBatch | DeletionHold | WriteProgress | Log
 
 
 def unpack(data: bytes) -> tuple[list[bytes], bytes]:
-    """Return the messages in some bytes, and what is left: the beginning of one."""
-    found, start = [], 0
+    """Return the complete messages in a buffer, and the remaining bytes."""
+    messages, start = [], 0
     while len(data) - start >= _LENGTH:
         end = start + _LENGTH + int.from_bytes(data[start : start + _LENGTH], "big")
         if end > len(data):
             break
-        found.append(data[start + _LENGTH : end])
+        messages.append(data[start + _LENGTH : end])
         start = end
-    return found, data[start:]
+    return messages, data[start:]
 
 
 def read_messages(stream: BinaryIO) -> Iterator[bytes]:
-    """Return the messages of a stream, to its end; half a message is none."""
-    while len(head := stream.read(_LENGTH)) == _LENGTH:
-        size = int.from_bytes(head, "big")
+    """Yield the messages of a stream to its end; an incomplete message is ignored."""
+    while len(prefix := stream.read(_LENGTH)) == _LENGTH:
+        size = int.from_bytes(prefix, "big")
         if len(data := stream.read(size)) < size:
             return
         yield data

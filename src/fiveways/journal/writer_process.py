@@ -1,7 +1,7 @@
-"""The process that writes a hub's journal: pages come in on stdin, and go to disk; stdout tells how it goes.
+"""Writer process of the journal: reads frame batches from stdin, writes them to disk, and reports progress on stdout.
 
-It is a process of its own since threads of one take turns: the hub would stand still while a batch of records is made.
-It ends when the hub has closed the pipe, or is gone, and not before all that came is written.
+It is a separate process because of the GIL: a thread would block the hub while it builds a record batch. The process
+ends after the hub has closed the pipe or has died, and all received batches are written.
 
     python -m fiveways.journal.writer_process
 """
@@ -23,25 +23,25 @@ from fiveways.journal.writer_messages import DeletionHold, LogMessage, WriteProg
 
 _STDOUT: Final = 1
 _NICENESS: Final = 5
-"""How far we stand back behind the hub where cores are scarce; a third of one is still ours then."""
+"""Niceness relative to the hub. On a busy core the writer still gets a third of the CPU time."""
 
 
 def main() -> int:
-    """Write until nothing more comes."""
-    # Who ends the hub may end all of its processes: there is still something to write then.
-    for each_signal in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-        signal.signal(each_signal, signal.SIG_IGN)
+    """Write batches until stdin is closed."""
+    # A signal to the process group must not end the writer before the last batches are written.
+    for signal_number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        signal.signal(signal_number, signal.SIG_IGN)
     os.nice(_NICENESS)
     logging.getLogger("fiveways").handlers[:] = [_HubLogHandler()]
     messages = read_messages(sys.stdin.buffer)
-    if (first := next(messages, None)) is None:
-        return 0  # the hub was gone before it could say anything
-    orders = msgspec.msgpack.decode(first, type=WriterConfig)
+    if (config_message := next(messages, None)) is None:
+        return 0  # the hub died before it sent the configuration
+    config = msgspec.msgpack.decode(config_message, type=WriterConfig)
     try:
         journal = JournalWriter(
-            orders,
+            config,
             time.time,
-            told=lambda: _send_to_hub(
+            on_progress=lambda: _send_to_hub(
                 WriteProgress(journal.written_records, journal.lost_records, journal.removed_from_disk)
             ),
         )
@@ -60,12 +60,12 @@ def main() -> int:
 
 
 def _send_to_hub(message: WriteProgress | LogMessage) -> None:
-    with suppress(OSError):  # the hub is gone
+    with suppress(OSError):  # the hub has ended
         os.write(_STDOUT, pack(message))
 
 
 class _HubLogHandler(logging.Handler):
-    """Has the hub log what there is to log: it knows where that goes."""
+    """Handler that forwards log messages to the log of the hub."""
 
     def emit(self, record: logging.LogRecord) -> None:
         _send_to_hub(LogMessage(record.levelno, record.getMessage()))

@@ -1,4 +1,4 @@
-"""Each broker in turn, for all tests here that want one."""
+"""The broker fixture: each test runs once per broker."""
 
 from tests.support.broker_processes import broker
 

@@ -1,4 +1,4 @@
-"""What a hub writes down of its peers' traffic: every frame, and both legs of every operation under one name."""
+"""Recording of traffic by a hub: every frame, with the same operation on both sides of the hub."""
 
 import asyncio
 from collections import defaultdict
@@ -24,7 +24,7 @@ from tests.support.rpc_service import Greeter, new_topic
 
 TOKEN = "geheim"  # noqa: S105  not much of a secret
 Rows = list[dict[str, Any]]
-SPEAKERS = {
+URLS = {
     "umq": "umq+ws://127.0.0.1:{port}",
     "umq36": "umq36+ws://127.0.0.1:{port}",
     "lrpm-json": "lrpm+ws://127.0.0.1:{port}",
@@ -34,8 +34,8 @@ SPEAKERS = {
 }
 
 
-def journaled(path: Path, more: Settings | None = None) -> Settings:
-    return replace(more or settings(), journal=JournalSettings(path=str(path), flush_interval=0.01))
+def recorded(path: Path, base: Settings | None = None) -> Settings:
+    return replace(base or settings(), journal=JournalSettings(path=str(path), flush_interval=0.01))
 
 
 def bounded(test: Callable[..., Coroutine[Any, Any, None]]) -> Callable[..., None]:
@@ -47,27 +47,27 @@ def bounded(test: Callable[..., Coroutine[Any, Any, None]]) -> Callable[..., Non
 
 
 def by_op(rows: Rows) -> dict[str, Rows]:
-    found: dict[str, Rows] = defaultdict(list)
+    rows_by_op: dict[str, Rows] = defaultdict(list)
     for row in sorted(rows, key=lambda row: int(row["at"])):
         for op in (row["op"] or "").split():
-            found[op].append(row)
-    return found
+            rows_by_op[op].append(row)
+    return rows_by_op
 
 
-@pytest.mark.parametrize("caller", SPEAKERS)
+@pytest.mark.parametrize("caller", URLS)
 @bounded
-async def test_both_legs_of_a_call_have_one_name(caller: str, tmp_path: Path) -> None:
+async def test_call_has_one_operation_on_both_sides(caller: str, tmp_path: Path) -> None:
     async def shout(text: str) -> str:
         return text.upper()
 
-    async with hub(journaled(tmp_path)) as place, fiveways.connect(SPEAKERS[caller].format(port=place.port)) as peer:
-        for number, callee in enumerate(SPEAKERS):
-            async with fiveways.connect(SPEAKERS[callee].format(port=place.port)) as served:
+    async with hub(recorded(tmp_path)) as place, fiveways.connect(URLS[caller].format(port=place.port)) as peer:
+        for number, callee in enumerate(URLS):
+            async with fiveways.connect(URLS[callee].format(port=place.port)) as served:
                 await served.register(f"words.shout{number}", shout)
-                said = await peer.call(f"words.shout{number}", [f"good morning {number}"], timeout=PATIENCE)
-                assert said == f"GOOD MORNING {number}"
+                result = await peer.call(f"words.shout{number}", [f"good morning {number}"], timeout=PATIENCE)
+                assert result == f"GOOD MORNING {number}"
     ops = by_op(records(tmp_path)).values()
-    for number, callee in enumerate(SPEAKERS):
+    for number, callee in enumerate(URLS):
         text = f"good morning {number}".encode()
         (frames,) = [rows for rows in ops if any(text in row["payload"] for row in rows if row["payload"])]
         legs = [(row["protocol"], row["direction"]) for row in frames if text in row["payload"].lower()]
@@ -77,9 +77,9 @@ async def test_both_legs_of_a_call_have_one_name(caller: str, tmp_path: Path) ->
 
 
 @bounded
-async def test_every_subscriber_of_a_publication_is_noted(tmp_path: Path) -> None:
-    async with hub(journaled(tmp_path)) as place:
-        urls = [url.format(port=place.port) for url in SPEAKERS.values()]
+async def test_delivery_to_every_subscriber_is_recorded(tmp_path: Path) -> None:
+    async with hub(recorded(tmp_path)) as place:
+        urls = [url.format(port=place.port) for url in URLS.values()]
         async with fiveways.connect(urls[2]) as publisher, asyncio.TaskGroup() as tasks:
             ready = asyncio.Barrier(len(urls) * 2 + 1)
             for url in urls * 2:
@@ -90,8 +90,8 @@ async def test_every_subscriber_of_a_publication_is_noted(tmp_path: Path) -> Non
     published = {op: rows for op, rows in by_op(records(tmp_path)).items() if op.startswith("p")}
     assert len(published) == 3
     for rows in published.values():
-        told = [row for row in rows if row["direction"] == "out" and _is_event(row)]
-        assert len({row["session"] for row in told}) == len(urls) * 2
+        events = [row for row in rows if row["direction"] == "out" and _is_event(row)]
+        assert len({row["session"] for row in events}) == len(urls) * 2
         assert sum(row["direction"] == "in" and b"news" in row["payload"] for row in rows) == 1
 
 
@@ -107,11 +107,11 @@ async def _three_events(url: str, ready: asyncio.Barrier) -> None:
 
 
 @bounded
-async def test_sessions_refusals_are_noted_and_tokens_are_not(tmp_path: Path) -> None:
+async def test_denied_sessions_are_recorded_without_tokens(tmp_path: Path) -> None:
     identity = IdentitySettings(name="ann", token=Secret(TOKEN), call=("allowed.*",))
     auth = AuthSettings(anonymous="never", identity=(identity,))
-    async with hub(journaled(tmp_path, settings(auth=auth))) as place:
-        async with fiveways.connect(SPEAKERS["umq"].format(port=place.port), token=TOKEN) as peer:
+    async with hub(recorded(tmp_path, settings(auth=auth))) as place:
+        async with fiveways.connect(URLS["umq"].format(port=place.port), token=TOKEN) as peer:
             with pytest.raises(fiveways.FivewaysError):
                 await peer.call("forbidden.thing", timeout=PATIENCE)
         raw = await place.lrpm('{"token":"geheim"}')
@@ -120,7 +120,7 @@ async def test_sessions_refusals_are_noted_and_tokens_are_not(tmp_path: Path) ->
         raw.leave()
         with pytest.raises(fiveways.FivewaysError):
             async with fiveways.connect(
-                SPEAKERS["lrpm-json"].format(port=place.port), token=TOKEN[:3] + "wrong", reconnect=False
+                URLS["lrpm-json"].format(port=place.port), token=TOKEN[:3] + "wrong", reconnect=False
             ):
                 pass
     rows = records(tmp_path)
@@ -138,47 +138,47 @@ async def test_operator_adds_names_and_patterns_of_secrets(tmp_path: Path) -> No
     journal = JournalSettings(path=path, flush_interval=0.01, redact_also=("pin",), redact_patterns=("sk_[a-z]+",))
     async with (
         hub(replace(settings(), journal=journal)) as place,
-        fiveways.connect(SPEAKERS["lrpm-json"].format(port=place.port)) as peer,
+        fiveways.connect(URLS["lrpm-json"].format(port=place.port)) as peer,
     ):
         body = {"Pin": 1234567, "api_key": TOKEN, "note": "it is sk_geheim."}
         assert await peer.call("hub.echo", body, timeout=PATIENCE) == body
-    said = [bytes(row["payload"]) for row in records(tmp_path) if isinstance(row["payload"], bytes)]
-    assert not [each for each in said if TOKEN.encode() in each or b"1234567" in each]
-    assert sum(b"it is ***." in each for each in said) == 2
+    payloads = [bytes(row["payload"]) for row in records(tmp_path) if isinstance(row["payload"], bytes)]
+    assert not [payload for payload in payloads if TOKEN.encode() in payload or b"1234567" in payload]
+    assert sum(b"it is ***." in payload for payload in payloads) == 2
 
 
 @bounded
-async def test_what_a_slow_reader_misses_is_noted(tmp_path: Path) -> None:
+async def test_events_dropped_for_slow_consumer_are_recorded(tmp_path: Path) -> None:
     limits = LimitSettings(max_unread_events=1 << 16)
-    async with hub(journaled(tmp_path, settings(limits=limits))) as place:
-        slow = await place.lrpm()
-        slow.text('[63,300,"flood.*",{}]')
-        await slow.heard()
-        slow.ws.underlying_transport.pause_reading()
-        async with fiveways.connect(SPEAKERS["lrpm-json"].format(port=place.port)) as publisher:
+    async with hub(recorded(tmp_path, settings(limits=limits))) as place:
+        consumer = await place.lrpm()
+        consumer.text('[63,300,"flood.*",{}]')
+        await consumer.heard()
+        consumer.ws.underlying_transport.pause_reading()
+        async with fiveways.connect(URLS["lrpm-json"].format(port=place.port)) as publisher:
             for _ in range(400):
                 await publisher.publish("flood.now", "x" * 50_000)
-        slow.leave()
+        consumer.leave()
     rows = records(tmp_path)
     missed = [row for row in rows if row["kind"] == "drop" and row["op"]]
     assert missed
     assert {row["channel"] for row in missed} == {"flood.now"}
-    slowly = [row for row in rows if row["session"] == missed[0]["session"] and row["direction"] == "out"]
-    told = {row["op"] for row in slowly if row["kind"] == "text" and row["op"]}
-    assert told
-    assert not told & {row["op"] for row in missed}
-    assert len(told | {row["op"] for row in missed if row["op"] != ""}) <= 400
+    sent = [row for row in rows if row["session"] == missed[0]["session"] and row["direction"] == "out"]
+    delivered = {row["op"] for row in sent if row["kind"] == "text" and row["op"]}
+    assert delivered
+    assert not delivered & {row["op"] for row in missed}
+    assert len(delivered | {row["op"] for row in missed if row["op"] != ""}) <= 400
 
 
 @bounded
-async def test_calls_strays_and_topics_of_a_broker_are_noted(tmp_path: Path, broker: RunningBroker) -> None:
+async def test_broker_calls_stray_responses_and_topics_are_recorded(tmp_path: Path, broker: RunningBroker) -> None:
     app = fiveways.App()
 
     @app.method("who.are_you")
     async def who() -> bytes:
         return b"me"
 
-    async with hub(journaled(tmp_path, given(broker, topics={"news/#": "both"})), app) as place:
+    async with hub(recorded(tmp_path, given(broker, topics={"news/#": "both"})), app) as place:
         await until(lambda: is_linked(place))
         async with fiveways.connect_mqtt(broker.url) as peer:
             assert await peer.call("who.are_you", timeout=PATIENCE) == b"me"
@@ -197,14 +197,16 @@ async def test_calls_strays_and_topics_of_a_broker_are_noted(tmp_path: Path, bro
 
 
 @bounded
-async def test_what_a_broker_sends_back_to_us_is_not_noted_again(tmp_path: Path, broker: RunningBroker) -> None:
-    """The hub listens where it speaks. Its own requests, noted as somebody's, would be calls that nobody answered."""
+async def test_own_messages_from_the_broker_are_not_recorded_again(tmp_path: Path, broker: RunningBroker) -> None:
+    """The hub subscribes to topics that it publishes on. Its own requests must not be recorded as calls of another
+    peer.
+    """
     topic = new_topic()
-    given_all = given(broker, services={topic: "demo.Greeter"}, topics={"news/#": "both"})
-    async with hub(journaled(tmp_path, given_all)) as place:
+    hub_settings = given(broker, services={topic: "demo.Greeter"}, topics={"news/#": "both"})
+    async with hub(recorded(tmp_path, hub_settings)) as place:
         await until(lambda: is_linked(place))
         async with (
-            fiveways.connect(SPEAKERS["lrpm-json"].format(port=place.port)) as caller,
+            fiveways.connect(URLS["lrpm-json"].format(port=place.port)) as caller,
             linked_to(broker) as device,
             device.serve(greeter().module, Greeter(), topic=topic),
             device.subscribe("news/#") as events,
@@ -215,12 +217,14 @@ async def test_what_a_broker_sends_back_to_us_is_not_noted_again(tmp_path: Path,
                 assert await device.call("hub.echo", {"number": number}, timeout=PATIENCE) == {"number": number}
                 await caller.publish("news.today", "rain")
                 assert (await anext(aiter(events))).payload == b"rain"
-            # The same words from somebody else are not ours.
+            # The same payload from another peer is recorded.
             await device.publish("news/today", b"rain")
             await until(lambda: place.server.exchange.hub.stats()["publications"] == 4)
     rows = [row for row in records(tmp_path) if row["protocol"] == "mqtt-rpc"]
-    found = {channel: [row for row in rows if row["channel"] == channel] for channel in (topic, "/hub", "news/today")}
-    assert [row["direction"] for row in found[topic]] == ["out", "in"] * 3
-    assert [row["direction"] for row in found["/hub"]] == ["in", "out"] * 3
-    assert [row["direction"] for row in found["news/today"]] == ["out"] * 3 + ["in"]
-    assert all(row["op"] for row in found[topic] + found["news/today"])
+    by_channel = {
+        channel: [row for row in rows if row["channel"] == channel] for channel in (topic, "/hub", "news/today")
+    }
+    assert [row["direction"] for row in by_channel[topic]] == ["out", "in"] * 3
+    assert [row["direction"] for row in by_channel["/hub"]] == ["in", "out"] * 3
+    assert [row["direction"] for row in by_channel["news/today"]] == ["out"] * 3 + ["in"]
+    assert all(row["op"] for row in by_channel[topic] + by_channel["news/today"])

@@ -1,4 +1,4 @@
-"""Frames with a secret in all the forms that protocols, headers, URLs and texts give it, and frames without any.
+"""Frames with secrets in many forms of protocols, headers, URLs and texts, and frames without secrets.
 
 The secret is always `geheim`.
 """
@@ -62,7 +62,7 @@ _STRUCTURES: Final[tuple[object, ...]] = (
 
 
 def _frames(value: object) -> list[tuple[str, bytes]]:
-    """Return a value in a frame of each dialect."""
+    """Return a value in a frame of each protocol."""
     text = json.dumps(value)
     return [
         ("umq", f"M1\nsome.method\n{text}".encode()),
@@ -84,13 +84,13 @@ def _secret_frames() -> list[tuple[str, bytes]]:
     values: list[Any] = [{name: SECRET} for name in _SPELLINGS]
     values += [{"note to you": text} for text in _CREDENTIALS]
     values += _STRUCTURES
-    found = [frame for value in values for frame in _frames(value)]
-    # Texts that are no JSON.
+    frames = [frame for value in values for frame in _frames(value)]
+    # Texts that are not JSON.
     for text in _CREDENTIALS:
         raw = text.encode()
-        found += [("umq", b"R1\n" + raw), ("umq36", b"R1:" + raw), ("mqtt-rpc", raw), ("attachment", raw)]
-    # First messages of programs, and variables.
-    found += [
+        frames += [("umq", b"R1\n" + raw), ("umq36", b"R1:" + raw), ("mqtt-rpc", raw), ("attachment", raw)]
+    # Handshakes and variables.
+    frames += [
         *[("umq", b"H1.0.0\ngeheim"), ("umq", b"A1\nW1.0.0\ngeheim"), ("umq", b"SapiKey\ngeheim")],
         *[("umq", b"Shome\nhttps://u:geheim@h"), ("umq", b'M1\nhub:set\n{"name":"Token","value":"geheim"}')],
         *[("umq", b"M1\nhub:set\nTOKEN\ngeheim"), ("umq36", b"H1:geheim"), ("umq36", b"S:ACCESS_TOKEN=geheim")],
@@ -101,8 +101,8 @@ def _secret_frames() -> list[tuple[str, bytes]]:
         ("nq", b'[{"e":{"type":"sys","note":"peer","args":["geheim","geheim"]}}]'),
         ("nq", b'{"t":"hub-set","r":"1","d":{"name":"X-Token","value":"geheim"}}'),
     ]
-    # Names that are spelled with escapes, divided, or hidden by a repeated key.
-    found += [
+    # Names with escapes, in chunks, or hidden by a duplicate key.
+    frames += [
         ("lrpm-json", b'[40,1,"a",{"\\u0074\\u006F\\u006ben":"geheim"},{}]'),
         ("nq", b'{"t":"a","r":"1","d":"{\\"\\\\u0074oken\\":\\"geheim\\"}"}'),
         ("nq", b'{"t":"a","r":"1","d":{"x":{"token":"geheim"},"x":1}}'),
@@ -111,7 +111,7 @@ def _secret_frames() -> list[tuple[str, bytes]]:
         ("lrpm-cbor", cbor.write([40, 1, "a", [[b"authorization", b"geheim"]], {}])),
     ]
     # Frames that cannot be parsed.
-    found += [
+    frames += [
         ("lrpm-json", b'[40,1,"a",{"x":"geheim'),
         ("lrpm-json", b'eheim","geheim"],{}]'),
         ("lrpm-json", b'[40,1,"a",{"Token":geheim},{}]'),
@@ -133,7 +133,7 @@ def _secret_frames() -> list[tuple[str, bytes]]:
         ("mqtt-rpc", b"\x0a\x05Token\x12\x06geheim"),
         ("mqtt-rpc", b"\xff\xfePASSWORD=geheim"),
     ]
-    return found
+    return frames
 
 
 _INNOCENT: Final[tuple[object, ...]] = (

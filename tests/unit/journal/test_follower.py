@@ -1,4 +1,4 @@
-"""A journal that grows is read on: each record once, whatever becomes of its file meanwhile."""
+"""Following a growing journal: each record is read once, even if its file is closed or deleted meanwhile."""
 
 import shutil
 from collections.abc import Callable, Iterable, Iterator
@@ -20,7 +20,7 @@ RUN = "20260101T000000-aaaaaa"
 
 
 def rows(numbers: Iterable[int], *, run: str = RUN, at: int = 0, op: str | None = None) -> pa.RecordBatch:
-    """Records with these numbers, each a ns after the other."""
+    """Return records with these numbers, one nanosecond apart."""
     return pa.RecordBatch.from_pylist(
         [
             {
@@ -58,55 +58,55 @@ class Segment:
         self._file.close()
         close_segment(self.path)
 
-    def let_go(self) -> None:
+    def release(self) -> None:
         self._file.close()
 
 
-Begin = Callable[..., Segment]
+OpenSegment = Callable[..., Segment]
 
 
 @pytest.fixture
-def begin() -> Iterator[Begin]:
-    """Begins segments, and lets go of their files in the end."""
-    begun = []
+def open_new() -> Iterator[OpenSegment]:
+    """Factory of open segments, which closes their files at the end."""
+    segments = []
 
-    def one(directory: Path, number: int = 0) -> Segment:
-        begun.append(Segment(directory, number))
-        return begun[-1]
+    def open_segment(directory: Path, number: int = 0) -> Segment:
+        segments.append(Segment(directory, number))
+        return segments[-1]
 
-    yield one
-    for each in begun:
-        each.let_go()
+    yield open_segment
+    for segment in segments:
+        segment.release()
 
 
 def numbers(batches: Iterable[pa.RecordBatch]) -> list[int]:
     return [number for batch in batches for number in batch.column("seq").to_pylist()]
 
 
-def skipped(directory: Path) -> JournalFollower:
-    """Somebody who has seen all there is."""
+def new_follower(directory: Path) -> JournalFollower:
+    """Return a follower of an empty journal."""
     follower = JournalFollower(str(directory))
-    assert [numbers(each) for each in follower.read_existing()] == []
+    assert [numbers(batches) for batches in follower.read_existing()] == []
     return follower
 
 
-def test_what_is_there_comes_newest_first_and_then_what_is_new(begin: Begin, tmp_path: Path) -> None:
-    first = begin(tmp_path)
+def test_existing_segments_come_newest_first_before_new_records(open_new: OpenSegment, tmp_path: Path) -> None:
+    first = open_new(tmp_path)
     first.write(0, 1)
     first.close()
-    second = begin(tmp_path, 1)
+    second = open_new(tmp_path, 1)
     second.write(2)
     second.write(3)
     follower = JournalFollower(str(tmp_path))
-    assert [numbers(each) for each in follower.read_existing()] == [[2, 3], [0, 1]]
+    assert [numbers(batches) for batches in follower.read_existing()] == [[2, 3], [0, 1]]
     assert numbers(follower.read_new()) == []
     second.write(4)
     assert numbers(follower.read_new()) == [4]
     follower.close()
 
 
-def test_who_wants_nothing_of_the_past_gets_the_news_alone(begin: Begin, tmp_path: Path) -> None:
-    segment = begin(tmp_path)
+def test_read_new_skips_existing_records(open_new: OpenSegment, tmp_path: Path) -> None:
+    segment = open_new(tmp_path)
     segment.write(0)
     follower = JournalFollower(str(tmp_path))
     next(follower.read_existing())
@@ -115,33 +115,33 @@ def test_who_wants_nothing_of_the_past_gets_the_news_alone(begin: Begin, tmp_pat
     follower.close()
 
 
-def test_a_segment_that_is_closed_meanwhile_is_read_to_its_end_and_not_twice(begin: Begin, tmp_path: Path) -> None:
-    follower, segment = skipped(tmp_path), begin(tmp_path)
+def test_segment_closed_meanwhile_is_read_once_to_its_end(open_new: OpenSegment, tmp_path: Path) -> None:
+    follower, segment = new_follower(tmp_path), open_new(tmp_path)
     segment.write(0)
     assert numbers(follower.read_new()) == [0]
     segment.write(1)
     segment.close()
-    assert [each.is_closed for each in list_segments(str(tmp_path))] == [True]
+    assert [segment.is_closed for segment in list_segments(str(tmp_path))] == [True]
     assert numbers(follower.read_new()) == [1]
     assert numbers(follower.read_new()) == []
-    following = begin(tmp_path, 1)
+    following = open_new(tmp_path, 1)
     following.write(2)
     assert numbers(follower.read_new()) == [2]
     follower.close()
 
 
-def test_a_segment_that_came_and_was_closed_between_two_looks_is_not_missed(begin: Begin, tmp_path: Path) -> None:
-    follower = skipped(tmp_path)
+def test_segments_closed_between_two_polls_are_read(open_new: OpenSegment, tmp_path: Path) -> None:
+    follower = new_follower(tmp_path)
     for number in range(3):
-        segment = begin(tmp_path, number)
+        segment = open_new(tmp_path, number)
         segment.write(number)
         segment.close()
     assert numbers(follower.read_new()) == [0, 1, 2]
     assert numbers(follower.read_new()) == []
 
 
-def test_a_segment_that_was_closed_and_deleted_meanwhile_is_read_to_its_end(begin: Begin, tmp_path: Path) -> None:
-    follower, segment = skipped(tmp_path), begin(tmp_path)
+def test_segment_deleted_meanwhile_is_read_to_its_end(open_new: OpenSegment, tmp_path: Path) -> None:
+    follower, segment = new_follower(tmp_path), open_new(tmp_path)
     segment.write(0)
     assert numbers(follower.read_new()) == [0]
     segment.write(1)
@@ -151,75 +151,75 @@ def test_a_segment_that_was_closed_and_deleted_meanwhile_is_read_to_its_end(begi
     assert numbers(follower.read_new()) == []
 
 
-def test_while_both_files_are_there_nothing_comes_twice(begin: Begin, tmp_path: Path) -> None:
-    follower, segment = skipped(tmp_path), begin(tmp_path)
+def test_segment_that_is_both_open_and_closed_is_read_once(open_new: OpenSegment, tmp_path: Path) -> None:
+    follower, segment = new_follower(tmp_path), open_new(tmp_path)
     segment.write(0, 1)
     assert numbers(follower.read_new()) == [0, 1]
-    kept = tmp_path / ".kept"
-    shutil.copy(segment.path, kept)
+    copy = tmp_path / ".kept"
+    shutil.copy(segment.path, copy)
     segment.close()
-    shutil.copy(kept, segment.path)
+    shutil.copy(copy, segment.path)
     assert numbers(follower.read_new()) == []
 
 
-def test_a_torn_end_is_waited_for_at_every_byte(begin: Begin, tmp_path: Path) -> None:
-    whole = tmp_path / "whole"
-    whole.mkdir()
-    segment = begin(whole)
+def test_incomplete_batch_is_read_when_complete(open_new: OpenSegment, tmp_path: Path) -> None:
+    complete = tmp_path / "whole"
+    complete.mkdir()
+    segment = open_new(complete)
     segment.write(0)
-    begun = segment.path.stat().st_size
+    complete_size = segment.path.stat().st_size
     segment.write(1)
     data = segment.path.read_bytes()
     growing = tmp_path / "growing"
     growing.mkdir()
     path = growing / segment.path.name
-    follower, found = JournalFollower(str(growing)), []
-    for end in (*range(0, begun, 97), *range(begun, len(data), 41), len(data)):
+    follower, read = JournalFollower(str(growing)), []
+    for end in (*range(0, complete_size, 97), *range(complete_size, len(data), 41), len(data)):
         with path.open("ab") as file:
             file.write(data[path.stat().st_size : end])
-        found += [(end, number) for number in numbers(follower.read_new())]
-    assert [number for _, number in found] == [0, 1]
-    assert begun <= found[0][0] < begun + 41
-    assert found[1][0] == len(data)
+        read += [(end, number) for number in numbers(follower.read_new())]
+    assert [number for _, number in read] == [0, 1]
+    assert complete_size <= read[0][0] < complete_size + 41
+    assert read[1][0] == len(data)
     follower.close()
 
 
-def test_files_of_others_are_taken_as_they_come(tmp_path: Path) -> None:
-    follower = skipped(tmp_path)
+def test_foreign_files_are_read_in_order_of_arrival(tmp_path: Path) -> None:
+    follower = new_follower(tmp_path)
     for name in ("b", "a"):
         parquet.write_table(pa.Table.from_batches([rows([0, 1])]), tmp_path / f"{name}.parquet")
         assert numbers(follower.read_new()) == [0, 1]
     assert numbers(follower.read_new()) == []
 
 
-def test_a_broken_file_is_told_of(tmp_path: Path) -> None:
-    follower = skipped(tmp_path)
+def test_damaged_file_raises_bad_segment(tmp_path: Path) -> None:
+    follower = new_follower(tmp_path)
     (tmp_path / "a.parquet").write_bytes(b"PAR1")
     with pytest.raises(BadSegment, match=r"a\.parquet"):
         list(follower.read_new())
 
 
-def test_records_come_in_the_order_in_which_things_happened(tmp_path: Path) -> None:
+def test_records_are_merged_by_time(tmp_path: Path) -> None:
     for name, at in (("one", 100), ("two", 102), ("late", 1000)):
         table = pa.Table.from_batches([rows([0, 1, 3, 2, 9], run=name, at=at)])
         parquet.write_table(table, tmp_path / f"{name}-000000.parquet")
-    found = list_segments(str(tmp_path))
-    order = [(each.run, each.seq) for each in merge_by_time(found)]
+    segments = list_segments(str(tmp_path))
+    order = [(record.run, record.seq) for record in merge_by_time(segments)]
     assert [seq for run, seq in order if run == "one"] == [0, 1, 2, 3, 9]
     assert [run for run, _ in order[:3]] == ["one", "one", "one"]
     assert [run for run, _ in order[-5:]] == ["late"] * 5
-    times = [each.at for each in merge_by_time(found)]
+    times = [record.at for record in merge_by_time(segments)]
     assert times == sorted(times)
-    assert [each.at for each in merge_by_time(found, (103, 110))] == [at for at in times if 103 <= at < 110]
-    assert count_records(found) == 15
+    assert [record.at for record in merge_by_time(segments, (103, 110))] == [at for at in times if 103 <= at < 110]
+    assert count_records(segments) == 15
 
 
-def test_an_operation_is_found_in_all_its_runs_the_latest_first(tmp_path: Path) -> None:
+def test_operation_index_lists_runs_latest_first(tmp_path: Path) -> None:
     for run, at, op in (("a", 500, "7"), ("b", 100, "- 7"), ("c", 900, "77"), ("d", 950, None)):
         table = pa.Table.from_batches([rows([0], run=run, at=at, op=op)])
         parquet.write_table(table, tmp_path / f"{run}-000000.parquet")
-    found = OperationIndex(str(tmp_path), "7")
-    assert found.runs == ["a", "b"]
-    assert [each.op for each in found.records("b")] == ["- 7"]
+    index = OperationIndex(str(tmp_path), "7")
+    assert index.runs == ["a", "b"]
+    assert [record.op for record in index.records("b")] == ["- 7"]
     assert OperationIndex(str(tmp_path), "7", "b").runs == ["b"]
     assert OperationIndex(str(tmp_path), "8").runs == []

@@ -1,4 +1,4 @@
-"""Segments, read while a hub goes on writing."""
+"""Reading of segments while a hub writes."""
 
 import time
 from pathlib import Path
@@ -10,28 +10,28 @@ from fiveways.journal.operation_index import OperationIndex
 from fiveways.journal.reader import list_segments, read_batches
 from tests.support.journal_writing import Written
 
-PATIENCE = 120.0
+TIMEOUT = 120.0
 
 
-def test_a_segment_that_was_closed_since_it_was_found_is_read_all_the_same(tmp_path: Path) -> None:
-    """Whoever asks for one call of a journal must not hear that a file is gone, which only has another name now."""
+def test_segment_closed_after_listing_is_read(tmp_path: Path) -> None:
+    """A closed segment has another file name, which must not cause an error about a missing file."""
     written = Written(tmp_path)
     written.hear(b'[40,1,"a.b",null,{}]', op="7")
     written.turn()
-    until = time.monotonic() + PATIENCE
-    while not any(len(batch) for each in list_segments(str(tmp_path)) for batch in read_batches(each.path)):
-        assert time.monotonic() < until
+    deadline = time.monotonic() + TIMEOUT
+    while not any(len(batch) for segment in list_segments(str(tmp_path)) for batch in read_batches(segment.path)):
+        assert time.monotonic() < deadline
         time.sleep(0.01)
     (open_segment,) = list_segments(str(tmp_path))
     assert not open_segment.is_closed
-    found = OperationIndex(str(tmp_path), "7")
+    index = OperationIndex(str(tmp_path), "7")
     written.stop()
     assert not Path(open_segment.path).exists()
     assert [row["op"] for batch in read_batches(open_segment.path) for row in batch.to_pylist()] == ["7"]
-    assert [record.op for record in found.records(found.runs[0])] == ["7"]
+    assert [record.op for record in index.records(index.runs[0])] == ["7"]
 
 
-def test_a_segment_that_was_deleted_is_told(tmp_path: Path) -> None:
+def test_deleted_segment_raises_bad_segment(tmp_path: Path) -> None:
     for name in ("gone.arrow", "gone.parquet"):
-        with pytest.raises(BadSegment, match="is not there any more"):
+        with pytest.raises(BadSegment, match="does not exist any more"):
             list(read_batches(str(tmp_path / name)))

@@ -13,8 +13,8 @@ from fiveways.wire import cbor
 from fiveways.wire.packet import Packet
 from tests.unit.journal.secret_forms import INNOCENT, SECRET, WITH_SECRET
 
-SAID = [
-    # (protocol, frame, what of it is kept)
+CASES = [
+    # (protocol, frame, recorded frame)
     ("umq", b"H1.0.0\ngeheim", b"H1.0.0\n***"),
     ("umq", b"A1\nH1.0.0\ngeheim", b"A1\nH1.0.0\n***"),
     ("umq", b"H1.0.0\n", b"H1.0.0\n"),
@@ -44,7 +44,7 @@ SAID = [
     ),
     ("nq", b'{"t":"a","r":"1","d":{"name":"pin","args":"x"}}', b'{"t":"a","r":"1","d":{"name":"pin","args":"x"}}'),
     ("nq", b'{"t":"a","d":{"name":"token","args":{"x":1}}}', b'{"t":"a","d":{"name":"token","args":"***"}}'),
-    # What cannot be taken apart is not kept at all.
+    # Frames that cannot be parsed are omitted.
     ("lrpm-json", b'[40,1,"a",{"token":"geheim"', None),
     ("lrpm-cbor", b"\x85\x18\x28token geheim", None),
     ("mqtt-rpc", b"\x0a\x05token\x12\x06geheim", None),
@@ -52,75 +52,75 @@ SAID = [
 ]
 
 
-REDACTION = Redactor()
+REDACTOR = Redactor()
 
 
-def redacted(*frames: tuple[str, bytes | None], redaction: Redactor = REDACTION) -> list[bytes | None]:
+def redacted(*frames: tuple[str, bytes | None], redactor: Redactor = REDACTOR) -> list[bytes | None]:
     """Redact frames as the writer does, all in one batch."""
     protocols = sorted({protocol for protocol, _ in frames})
     codes = np.array([protocols.index(protocol) for protocol, _ in frames])
     unrouted = np.ones(len(frames), bool)
-    column, _ = redaction.apply(pa.array([said for _, said in frames], pa.binary()), protocols, codes, unrouted)
+    column, _ = redactor.apply(pa.array([frame for _, frame in frames], pa.binary()), protocols, codes, unrouted)
     return list(column.to_pylist())
 
 
-@pytest.mark.parametrize(("protocol", "said", "kept"), SAID)
-def test_what_is_secret_is_not_kept(protocol: str, said: bytes, kept: bytes | None) -> None:
-    assert redacted((protocol, said)) == [kept]
+@pytest.mark.parametrize(("protocol", "frame", "recorded"), CASES)
+def test_secret_is_not_recorded(protocol: str, frame: bytes, recorded: bytes | None) -> None:
+    assert redacted((protocol, frame)) == [recorded]
 
 
-@pytest.mark.parametrize(("protocol", "said"), WITH_SECRET)
-def test_no_form_of_a_secret_is_recorded(protocol: str, said: bytes) -> None:
-    (kept,) = redacted((protocol, said))
-    assert SECRET.encode() not in (kept or b"").lower()
+@pytest.mark.parametrize(("protocol", "frame"), WITH_SECRET)
+def test_no_form_of_a_secret_is_recorded(protocol: str, frame: bytes) -> None:
+    (recorded,) = redacted((protocol, frame))
+    assert SECRET.encode() not in (recorded or b"").lower()
 
 
-@pytest.mark.parametrize(("protocol", "said"), INNOCENT)
-def test_innocent_frame_is_recorded_unchanged(protocol: str, said: bytes) -> None:
-    assert redacted((protocol, said)) == [said]
+@pytest.mark.parametrize(("protocol", "frame"), INNOCENT)
+def test_innocent_frame_is_recorded_unchanged(protocol: str, frame: bytes) -> None:
+    assert redacted((protocol, frame)) == [frame]
 
 
-def test_frames_of_one_batch_are_redacted_as_each_alone() -> None:
+def test_batch_is_redacted_like_single_frames() -> None:
     frames = [frame for pair in zip(WITH_SECRET, INNOCENT * 99, strict=False) for frame in pair]
-    assert redacted(*frames) == [kept for frame in frames for kept in redacted(frame)]
+    assert redacted(*frames) == [recorded for frame in frames for recorded in redacted(frame)]
 
 
-def test_redacted_frame_is_still_one_of_its_protocol() -> None:
-    (kept,) = redacted(("lrpm-json", b'[40,1,"a",{"x":{"api_key":1,"y":"token=geheim&z=1"}},{}]'))
-    assert kept == b'[40,1,"a",{"x":{"api_key":"***","y":"token=***&z=1"}},{}]'
+def test_redacted_frame_is_valid_in_its_protocol() -> None:
+    (recorded,) = redacted(("lrpm-json", b'[40,1,"a",{"x":{"api_key":1,"y":"token=geheim&z=1"}},{}]'))
+    assert recorded == b'[40,1,"a",{"x":{"api_key":"***","y":"token=***&z=1"}},{}]'
 
 
-def test_malformed_frame_leaves_its_size_and_digest_only() -> None:
-    said = b'[40,1,"a",{"x":"geheim'
-    found = [Redactor().redact("lrpm-json", said) for _ in range(2)]
-    assert [each.payload for each in found] == [None, None]
-    assert all(each.reason.startswith(f"malformed: {len(said)} bytes, digest ") for each in found)
-    assert found[0].reason != found[1].reason  # keyed: nobody can guess a short secret from it
-    assert REDACTION.redact("lrpm-json", said) == REDACTION.redact("lrpm-json", said)
+def test_malformed_frame_is_recorded_as_size_and_digest() -> None:
+    frame = b'[40,1,"a",{"x":"geheim'
+    results = [Redactor().redact("lrpm-json", frame) for _ in range(2)]
+    assert [result.payload for result in results] == [None, None]
+    assert all(result.reason.startswith(f"malformed: {len(frame)} bytes, digest ") for result in results)
+    assert results[0].reason != results[1].reason  # keyed: a short secret cannot be guessed from the digest
+    assert REDACTOR.redact("lrpm-json", frame) == REDACTOR.redact("lrpm-json", frame)
 
 
-def test_damaged_frame_is_redacted_or_left_out() -> None:
-    chance = random.Random(5)
+def test_damaged_frame_is_redacted_or_omitted() -> None:
+    random_source = random.Random(5)
     frames = WITH_SECRET + INNOCENT
     for _ in range(3000):
-        (protocol, said), (_, other) = chance.choices(frames, k=2)
-        at, end = sorted(chance.choices(range(len(said) + 1), k=2))
-        damaged = said[:at] + other[: chance.randrange(30)] + said[end:]
-        found = REDACTION.redact(protocol, damaged)
-        assert found.reason or isinstance(found.payload, bytes)
-    assert REDACTION.redact("lrpm-json", b"[[2],3]").reason  # what is no number cannot be looked up as a kind
+        (protocol, frame), (_, other) = random_source.choices(frames, k=2)
+        at, end = sorted(random_source.choices(range(len(frame) + 1), k=2))
+        damaged = frame[:at] + other[: random_source.randrange(30)] + frame[end:]
+        result = REDACTOR.redact(protocol, damaged)
+        assert result.reason or isinstance(result.payload, bytes)
+    assert REDACTOR.redact("lrpm-json", b"[[2],3]").reason  # the kind is not a number
 
 
-@pytest.mark.parametrize("pattern", [r"sk_live_\w+", r"(?<=no: )sk_live_\w+"])  # RE2 does not know the second
+@pytest.mark.parametrize("pattern", [r"sk_live_\w+", r"(?<=no: )sk_live_\w+"])  # RE2 does not support the second
 def test_operator_adds_patterns_of_secrets_in_texts(pattern: str) -> None:
     frame = ("nq", b'{"t":"a","r":"1","d":["no: sk_live_geheim."]}')
     assert redacted(frame) == [frame[1]]
-    kept = redacted(frame, redaction=Redactor(patterns=[pattern]))
-    assert kept == [b'{"t":"a","r":"1","d":["no: ***."]}']
+    recorded = redacted(frame, redactor=Redactor(patterns=[pattern]))
+    assert recorded == [b'{"t":"a","r":"1","d":["no: ***."]}']
 
 
-def test_time_of_a_closer_look_grows_with_the_text_only() -> None:
-    pieces = [
+def test_redaction_time_is_linear() -> None:
+    fragments = [
         "a=b&",
         "eyJ",
         "-----BEGIN PRIVATE KEY-----",
@@ -134,21 +134,23 @@ def test_time_of_a_closer_look_grows_with_the_text_only() -> None:
         "\\",
     ]
 
-    def spent(text: str) -> float:
-        begun = time.process_time()
-        REDACTION.redact("umq", f"R1\n{text}".encode())
-        return time.process_time() - begun
+    def cpu_time(text: str) -> float:
+        started_at = time.process_time()
+        REDACTOR.redact("umq", f"R1\n{text}".encode())
+        return time.process_time() - started_at
 
-    for piece in pieces:
-        short, long = (min(spent(piece * (size // len(piece))) for _ in range(3)) for size in (10_000, 160_000))
-        assert long < 64 * short + 0.05, piece  # 16 times as long; quadratic would be 256 times
+    for fragment in fragments:
+        short, long = (
+            min(cpu_time(fragment * (size // len(fragment))) for _ in range(3)) for size in (10_000, 160_000)
+        )
+        assert long < 64 * short + 0.05, fragment  # 16 times as long; quadratic would be 256 times
 
 
-def test_the_note_by_which_a_peer_may_come_back_can_still_be_read() -> None:
-    said = b'{"e":{"type":"sys","fatal":false,"note":"peer","args":["geheim","h-"]}}'
-    kept = REDACTION.redact("nq", said).payload
-    assert kept is not None
-    (message,) = nq_rows.read(Packet(kept))
+def test_redacted_peer_note_can_be_decoded() -> None:
+    frame = b'{"e":{"type":"sys","fatal":false,"note":"peer","args":["geheim","h-"]}}'
+    recorded = REDACTOR.redact("nq", frame).payload
+    assert recorded is not None
+    (message,) = nq_rows.read(Packet(recorded))
     assert message == SystemNote(ErrorObject("sys", False, note="peer", args=("***", "***")))
 
 
@@ -165,19 +167,19 @@ PLAIN = [
 ]
 
 
-@pytest.mark.parametrize(("protocol", "said"), PLAIN)
-def test_what_is_not_secret_is_kept_as_it_is(protocol: str, said: bytes) -> None:
-    assert redacted((protocol, said)) == [said]
+@pytest.mark.parametrize(("protocol", "frame"), PLAIN)
+def test_frame_without_secret_is_recorded_unchanged(protocol: str, frame: bytes) -> None:
+    assert redacted((protocol, frame)) == [frame]
 
 
-def test_each_of_many_is_treated_by_its_own_protocol() -> None:
-    said = [b"H1\ngeheim", b'[40,1,"a",[],{}]', None, b"H1:geheim", b"", b'[2,"geheim",{}]']
+def test_each_frame_of_a_batch_uses_its_own_protocol() -> None:
+    frames = [b"H1\ngeheim", b'[40,1,"a",[],{}]', None, b"H1:geheim", b"", b'[2,"geheim",{}]']
     protocols = ["umq", "lrpm-json", "umq", "umq36", "lrpm-json", "lrpm-json"]
-    kept = [b"H1\n***", b'[40,1,"a",[],{}]', None, b"H1:***", b"", b'[2,"***",{}]']
-    assert redacted(*zip(protocols, said, strict=True)) == kept
+    recorded = [b"H1\n***", b'[40,1,"a",[],{}]', None, b"H1:***", b"", b'[2,"***",{}]']
+    assert redacted(*zip(protocols, frames, strict=True)) == recorded
 
 
-def test_names_can_be_chosen() -> None:
+def test_secret_names_are_configurable() -> None:
     frame = ("nq", b'{"t":"a","r":"1","d":{"PIN":1,"token":2}}')
-    kept = b'{"t":"a","r":"1","d":{"PIN":"***","token":2}}'
-    assert redacted(frame, redaction=Redactor(["pin"])) == [kept]
+    recorded = b'{"t":"a","r":"1","d":{"PIN":"***","token":2}}'
+    assert redacted(frame, redactor=Redactor(["pin"])) == [recorded]

@@ -1,4 +1,4 @@
-"""A quick look for words tells that there are none only where there are none."""
+"""The prefilter never misses a word."""
 
 import numpy as np
 import pytest
@@ -16,7 +16,7 @@ def may_find(words: tuple[bytes, ...], data: bytes) -> bool:
 
 
 @given(PIECES)
-def test_what_is_there_is_found(data: bytes) -> None:
+def test_contained_word_is_found(data: bytes) -> None:
     if any(word in data for word in WORDS):
         assert may_find(WORDS, data)
 
@@ -24,23 +24,23 @@ def test_what_is_there_is_found(data: bytes) -> None:
 @pytest.mark.parametrize("word", WORDS)
 @pytest.mark.parametrize("before", range(4))
 @pytest.mark.parametrize("behind", range(4))
-def test_it_is_found_wherever_it_lies(word: bytes, before: int, behind: int) -> None:
+def test_word_is_found_at_any_offset(word: bytes, before: int, behind: int) -> None:
     assert may_find(WORDS, b"x" * before + word + b"x" * behind)
 
 
 @pytest.mark.parametrize("data", [b"", b"t", b"to", b"took", b"nothing of that kind is to be kept", bytes(range(256))])
-def test_mostly_there_is_nothing(data: bytes) -> None:
+def test_data_without_words_has_no_candidates(data: bytes) -> None:
     assert not may_find(WORDS, data)
 
 
 @pytest.mark.parametrize("word", WORDS)
 @pytest.mark.parametrize("before", range(4))
-def test_word_is_found_in_any_case_and_at_its_place(word: bytes, before: int) -> None:
+def test_candidate_is_within_the_word_in_any_case(word: bytes, before: int) -> None:
     data = np.frombuffer(b"-" * before + word.upper() + b"-" * 9, np.uint8)
     (place,) = WordPrefilter(WORDS).find_candidates(data)
     assert before <= place < before + len(word)
 
 
-def test_a_short_word_may_be_anywhere() -> None:
+def test_short_word_makes_all_offsets_candidates() -> None:
     assert may_find((*WORDS, b"pi"), b"xyz")
     assert not may_find((), b"xyz")
