@@ -1,4 +1,4 @@
-"""What a frame says: its messages as the pipeline tells them, and with each the body, which only people ask for."""
+"""Decoder of recorded frames: messages as in the pipeline, with their bodies."""
 
 from collections.abc import Callable, Iterator
 from typing import Final, NamedTuple
@@ -32,14 +32,14 @@ class DecodedMessage(NamedTuple):
 
 
 class FrameContents(NamedTuple):
-    """All of a frame's messages, and why not all of it could be read, if so."""
+    """All messages of a frame, and the reason if a part could not be decoded."""
 
     messages: list[DecodedMessage]
     fault: str | None = None
 
 
 def to_frame(record: Record) -> general_path.JournaledFrame:
-    """Return what the decoder wants to know of a record."""
+    """Return a record as input for the decoder."""
     is_text = record.kind == "text"
     return general_path.JournaledFrame(
         record.protocol, record.direction, is_text, record.channel, record.op, record.payload, record.size
@@ -47,24 +47,24 @@ def to_frame(record: Record) -> general_path.JournaledFrame:
 
 
 def decode_frame(frame: general_path.JournaledFrame) -> FrameContents:
-    """Read one frame. Whatever its bytes are, this raises nothing."""
+    """Decode a frame; never raises."""
     messages, ops, fault = general_path.decode_frame(frame)
     bodies = _bodies(frame, len(messages))
-    return FrameContents([DecodedMessage(*each) for each in zip(messages, ops, bodies, strict=True)], fault)
+    return FrameContents([DecodedMessage(*fields) for fields in zip(messages, ops, bodies, strict=True)], fault)
 
 
 def _bodies(frame: general_path.JournaledFrame, count: int) -> list[Payload | None]:
-    """Return the body of each message, as many as there are."""
+    """Return the body of each message; None if it is unknown."""
     payload = frame.payload
     unknown: list[Payload | None] = [None] * count
     if not count or payload is None or (frame.size is not None and len(payload) < frame.size):
         return unknown
     packet = Packet(payload, frame.is_text, frame.channel or "")
     try:
-        found = list(_BODY_READERS[frame.protocol](packet, frame))
+        bodies = list(_BODY_READERS[frame.protocol](packet, frame))
     except FivewaysError:
         return unknown
-    return found if len(found) == count else unknown
+    return bodies if len(bodies) == count else unknown
 
 
 def _umq_bodies(packet: Packet, _frame: general_path.JournaledFrame) -> Iterator[Payload | None]:
@@ -75,10 +75,10 @@ def _umq36_bodies(packet: Packet, _frame: general_path.JournaledFrame) -> Iterat
     message = umq36.decode(packet, DECODE_LIMITS)
     if isinstance(message, umq36.Call):
         try:
-            found = bridge36.read_call(message.payload)
+            call = bridge36.read_call(message.payload)
         except BadArguments:
-            found = None
-        yield Text(message.payload) if found is None else found[1]
+            call = None
+        yield Text(message.payload) if call is None else call[1]
     else:
         yield _text_body(message)
 
@@ -120,7 +120,7 @@ def _mqtt_bodies(packet: Packet, frame: general_path.JournaledFrame) -> Iterator
 
 
 def _text_or_binary(data: bytes) -> Payload:
-    """Return bytes as the text that they are, if so; nobody else knows what they mean."""
+    """Return bytes as text if they are valid UTF-8; the type of a payload is unknown."""
     try:
         return Text(data.decode())
     except UnicodeDecodeError:
@@ -138,7 +138,7 @@ _BODY_READERS: Final[dict[str, Callable[[Packet, general_path.JournaledFrame], I
 
 
 def body_value(body: Payload | None) -> object:
-    """Return what a body means; bytes or text of one that means nothing."""
+    """Return the value of a body; the raw bytes or text if it cannot be decoded."""
     if body is None:
         return None
     try:
@@ -149,7 +149,7 @@ def body_value(body: Payload | None) -> object:
 
 
 def body_text(body: Payload | None) -> str:
-    """Return a body as people read it: JSON, or the text that it is."""
+    """Return a body as text for people: JSON or plain text."""
     if body is None:
         return ""
     try:

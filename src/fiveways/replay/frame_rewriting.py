@@ -1,7 +1,7 @@
-"""Frames to be sent again, and the names in them that the hub had made: it makes others now.
+"""Rewriting of frames for a replay: names that the hub assigned differ from the recorded ones.
 
-A callee answers under the id that the hub gave its request, an NQ peer acknowledges on the hub's backchannel, and who
-ends a subscription of LRPM names it by the hub's number. All else was named by the peer itself, and stays as it lies.
+A callee responds with the id of the hub's request, an NQ peer acknowledges on the hub's backchannel, and an LRPM peer
+unsubscribes with the hub's subscription id. Peers assign all other names themselves; those are kept.
 """
 
 from collections.abc import Callable, Sequence
@@ -28,31 +28,31 @@ _GREETING_NOTES: Final = frozenset({"hello"})
 
 
 class HubName(NamedTuple):
-    """A name that the hub made: which kind of thing it is the name of, and what it was."""
+    """A name that the hub assigned in the recording, and its kind."""
 
     kind: str
     name: str
 
 
 class FramePart(NamedTuple):
-    """A frame, or one message of several."""
+    """A frame, or one of several messages in it."""
 
     packet: Packet
     hub_names: tuple[HubName, ...] = ()
     rewrite: Callable[[Sequence[str]], Packet] | None = None
-    """Writes it with other names, one for each need."""
+    """Serializes the part with live names, in the order of `hub_names`."""
     announced_attachments: int = 0
-    """Attachments that follow it, in this order among all that are announced (UMQ)."""
+    """Number of attachments that follow; attachments are in the order of their announcements (UMQ)."""
     is_attachment: bool = False
-    """It is such an attachment."""
+    """The part is such an attachment."""
 
     def with_names(self, names: Sequence[str]) -> Packet:
-        """Return the packet with these names."""
+        """Return the packet with live names."""
         return self.packet if self.rewrite is None else self.rewrite(names)
 
 
 def split_frame(protocol: str, packet: Packet) -> list[FramePart]:
-    """Return what is to be sent for a frame; as it lies where nobody can read it."""
+    """Return the parts of a frame; a frame that cannot be parsed is one unchanged part."""
     try:
         return _SPLITTERS[protocol](packet)
     except (FivewaysError, BadElement):
@@ -90,23 +90,23 @@ def _lrpm_splitter(codec: lrpm.Codec) -> Callable[[Packet], list[FramePart]]:
     def read(packet: Packet) -> list[FramePart]:
         message = codec.decode(packet, DECODE_LIMITS)
         if isinstance(message, lrpm.Result | lrpm.Error):
-            need, field = HubName(REQUEST, str(message.request_id)), "request_id"
+            hub_name, field = HubName(REQUEST, str(message.request_id)), "request_id"
         elif isinstance(message, lrpm.Unsubscribe):
-            need, field = HubName(SUBSCRIPTION, str(message.subscription_id)), "subscription_id"
+            hub_name, field = HubName(SUBSCRIPTION, str(message.subscription_id)), "subscription_id"
         else:
             return [FramePart(packet)]
 
         def write(names: Sequence[str]) -> Packet:
             return codec.encode(msgspec.structs.replace(message, **{field: int(names[0])}))
 
-        return [FramePart(packet, (need,), write)]
+        return [FramePart(packet, (hub_name,), write)]
 
     return read
 
 
 def _split_nq(packet: Packet) -> list[FramePart]:
     payload = nq_frames.check_packet(packet, DECODE_LIMITS)
-    return [each for raw in nq_frames.split_elements(payload, DECODE_LIMITS) if (each := _nq_part(raw)) is not None]
+    return [part for raw in nq_frames.split_elements(payload, DECODE_LIMITS) if (part := _nq_part(raw)) is not None]
 
 
 def _nq_part(raw: bytes) -> FramePart | None:
@@ -114,20 +114,20 @@ def _nq_part(raw: bytes) -> FramePart | None:
     packet = Packet(raw)
     if keys.keys() == {"e"}:
         error = strict_json.parse(bytes(keys["e"]))
-        # The link is a new one, and has said so already.
+        # The greeting of the new connection has been sent already.
         return None if isinstance(error, dict) and error.get("note") in _GREETING_NOTES else FramePart(packet)
     if "i" not in keys or "t" in keys:
         return FramePart(packet)
     kind = REQUEST if "a" in keys else BACKCHANNEL
-    given = strict_json.parse(bytes(keys["i"]))
-    ids = given if isinstance(given, list) else [given]
+    recorded_ids = strict_json.parse(bytes(keys["i"]))
+    ids = recorded_ids if isinstance(recorded_ids, list) else [recorded_ids]
 
     def write(names: Sequence[str]) -> Packet:
-        written = strict_json.write(list(names) if isinstance(given, list) else names[0])
-        fields = [(key, written if key == "i" else bytes(value)) for key, value in keys.items()]
+        encoded_ids = strict_json.write(list(names) if isinstance(recorded_ids, list) else names[0])
+        fields = [(key, encoded_ids if key == "i" else bytes(value)) for key, value in keys.items()]
         return Packet(b"{%b}" % b",".join([b"%b:%b" % (strict_json.write(key), value) for key, value in fields]))
 
-    return FramePart(packet, tuple([HubName(kind, str(each)) for each in ids]), write)
+    return FramePart(packet, tuple([HubName(kind, str(name)) for name in ids]), write)
 
 
 _SPLITTERS: Final[dict[str, Callable[[Packet], list[FramePart]]]] = {
@@ -138,4 +138,4 @@ _SPLITTERS: Final[dict[str, Callable[[Packet], list[FramePart]]]] = {
     "nq": _split_nq,
 }
 PROTOCOLS: Final = frozenset(_SPLITTERS)
-"""Those that can be sent again."""
+"""Protocols that can be replayed."""

@@ -1,4 +1,4 @@
-"""What is said again: frames as they lie, with the names that the hub uses now."""
+"""Sender of recorded frames, with the live names of the hub."""
 
 from collections import Counter
 
@@ -9,104 +9,104 @@ from fiveways.wire.packet import Packet
 
 
 class FrameSender:
-    """Sends pieces, and keeps those that cannot be said yet."""
+    """Sends parts of frames, and holds back parts with unknown names."""
 
     def __init__(self) -> None:
         self.sent = 0
         self.unsent: Counter[str] = Counter()
-        """Frames that could not be sent, by the reason."""
+        """Number of frames that were not sent, by reason."""
         self._token_replacements: dict[bytes, bytes] = {}
-        """Callback tokens of then, and of now."""
+        """Live callback tokens, by recorded token."""
 
-    def send(self, talk: ReplaySession, piece: FramePart) -> HubRequest | None:
-        """Send a piece, or keep it until all names in it are known, and what goes before it has gone.
+    def send(self, session: ReplaySession, part: FramePart) -> HubRequest | None:
+        """Send a part, or hold it back until all names in it are known and earlier parts are sent.
 
         Returns:
-            The request that it answers, if that was not asked yet.
+            The hub request that the part answers, if the live hub has not sent it so far.
         """
-        is_blocked = bool(talk.blocked_parts) and (piece.announced_attachments > 0 or piece.is_attachment)
-        if piece.is_attachment and not is_blocked:
-            self._write(talk.attachment_session, piece.packet)
+        is_blocked = bool(session.blocked_parts) and (part.announced_attachments > 0 or part.is_attachment)
+        if part.is_attachment and not is_blocked:
+            self._write(session.attachment_session, part.packet)
             return None
-        missing = self._missing_name(talk, piece) if is_blocked else self._send_if_complete(talk, piece)
-        ask = talk.recorded_requests[missing.name] if missing is not None and missing.kind == REQUEST else None
-        if is_blocked or (missing is not None and piece.announced_attachments):
-            talk.blocked_parts.append(piece)
-        elif missing is not None and ask is None:
-            talk.waiting_parts.setdefault(missing, []).append(piece)
-        if ask is not None:
-            # Of what is blocked, the request only has to know that there is something.
-            ask.answers.append(piece)
-        return ask
+        missing = self._missing_name(session, part) if is_blocked else self._send_if_complete(session, part)
+        request = session.recorded_requests[missing.name] if missing is not None and missing.kind == REQUEST else None
+        if is_blocked or (missing is not None and part.announced_attachments):
+            session.blocked_parts.append(part)
+        elif missing is not None and request is None:
+            session.waiting_parts.setdefault(missing, []).append(part)
+        if request is not None:
+            # The part is in blocked_parts as well; here the request only notes that a response exists.
+            request.answers.append(part)
+        return request
 
-    def _missing_name(self, talk: ReplaySession, piece: FramePart) -> HubName | None:
-        """Return a name that is not known yet."""
-        for need in piece.hub_names:
-            ask = talk.recorded_requests.get(need.name) if need.kind == REQUEST else None
-            if need.kind == REQUEST:
-                if ask is not None and ask.counterpart is None:
-                    return need
-            elif need not in talk.live_names:
-                return need
+    def _missing_name(self, session: ReplaySession, part: FramePart) -> HubName | None:
+        """Return a hub name without a known live name; None if there is none."""
+        for hub_name in part.hub_names:
+            request = session.recorded_requests.get(hub_name.name) if hub_name.kind == REQUEST else None
+            if hub_name.kind == REQUEST:
+                if request is not None and request.counterpart is None:
+                    return hub_name
+            elif hub_name not in session.live_names:
+                return hub_name
         return None
 
-    def _send_if_complete(self, talk: ReplaySession, piece: FramePart) -> HubName | None:
-        """Send a piece; or return a name that it lacks."""
-        missing = self._missing_name(talk, piece)
+    def _send_if_complete(self, session: ReplaySession, part: FramePart) -> HubName | None:
+        """Send a part; or return a hub name without a known live name."""
+        missing = self._missing_name(session, part)
         if missing is not None:
             return missing
-        target, names = talk, []
-        for need in piece.hub_names:
-            if need.kind != REQUEST:
-                names.append(talk.live_names[need])
+        target, names = session, []
+        for hub_name in part.hub_names:
+            if hub_name.kind != REQUEST:
+                names.append(session.live_names[hub_name])
                 continue
-            ask = talk.recorded_requests.get(need.name)
-            if ask is None or ask.counterpart is None:
-                self.unsent["answers nothing in this journal"] += 1
+            request = session.recorded_requests.get(hub_name.name)
+            if request is None or request.counterpart is None:
+                self.unsent["response to an unknown request"] += 1
                 return None
-            target = ask.counterpart.session
-            names.append(ask.counterpart.id)
-        if piece.announced_attachments:
-            talk.attachment_session = target
-        self._write(target, piece.with_names(names))
+            target = request.counterpart.session
+            names.append(request.counterpart.id)
+        if part.announced_attachments:
+            session.attachment_session = target
+        self._write(target, part.with_names(names))
         return None
 
-    def _write(self, talk: ReplaySession, packet: Packet) -> None:
-        if talk.connection is not None:
+    def _write(self, session: ReplaySession, packet: Packet) -> None:
+        if session.connection is not None:
             self.sent += 1
-            talk.connection.write([packet])
+            session.connection.write([packet])
 
-    def send_answers(self, ask: HubRequest) -> None:
-        """Answer what is asked now as it was answered then."""
-        talk = ask.session
-        answers, ask.answers = ask.answers, []
-        for piece in answers:
-            if not piece.announced_attachments:
-                self.send(talk, piece)
-        while talk.blocked_parts:
-            piece = talk.blocked_parts[0]
-            if piece.is_attachment:
-                self._write(talk.attachment_session, piece.packet)
-            elif self._send_if_complete(talk, piece) is not None:
+    def send_answers(self, request: HubRequest) -> None:
+        """Send the recorded responses to a request that the live hub has now sent."""
+        session = request.session
+        answers, request.answers = request.answers, []
+        for part in answers:
+            if not part.announced_attachments:
+                self.send(session, part)
+        while session.blocked_parts:
+            part = session.blocked_parts[0]
+            if part.is_attachment:
+                self._write(session.attachment_session, part.packet)
+            elif self._send_if_complete(session, part) is not None:
                 return
-            talk.blocked_parts.popleft()
+            session.blocked_parts.popleft()
 
-    def learn_name(self, talk: ReplaySession, need: HubName, name: str) -> None:
-        """Know what something is called now, and say what waited for that."""
-        talk.set_live_name(need, name)
-        for piece in talk.waiting_parts.pop(need, ()):
-            self.send(talk, piece)
+    def learn_name(self, session: ReplaySession, hub_name: HubName, live_name: str) -> None:
+        """Set the live name for a hub name, and send the parts that waited for it."""
+        session.set_live_name(hub_name, live_name)
+        for part in session.waiting_parts.pop(hub_name, ()):
+            self.send(session, part)
 
-    def learn_token(self, was: str, now: str) -> None:
-        """Know a token of then, and of now; one protocol writes them in capitals."""
+    def learn_token(self, recorded: str, live: str) -> None:
+        """Set the live token for a recorded one; UMQ36 writes tokens in upper case."""
         self._token_replacements |= {
-            was.lower().encode(): now.lower().encode(),
-            was.upper().encode(): now.upper().encode(),
+            recorded.lower().encode(): live.lower().encode(),
+            recorded.upper().encode(): live.upper().encode(),
         }
 
     def replace_tokens(self, payload: bytes) -> bytes:
-        """Return a payload with the tokens of now."""
-        for was, now in self._token_replacements.items():
-            if was in payload:
-                payload = payload.replace(was, now)
+        """Return a payload with live tokens."""
+        for recorded, live in self._token_replacements.items():
+            if recorded in payload:
+                payload = payload.replace(recorded, live)
         return payload

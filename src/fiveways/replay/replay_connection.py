@@ -1,4 +1,4 @@
-"""Connections to the hub, as recorded peers had them: a handshake of our own, and then frames as they lie."""
+"""Connection of a replayed session: a live handshake, then recorded frames."""
 
 import asyncio
 from collections.abc import Callable, Sequence
@@ -22,26 +22,28 @@ from fiveways.wire.limits import Limits
 from fiveways.wire.packet import Packet
 
 LIMITS: Final = Limits(max_text=1 << 26, max_frame=1 << 28)
-"""The hub decides how much it says at once, and we are to hear all of it."""
+"""Generous limits, because the hub decides on the size of its frames."""
 _HELLO: Final = Packet(b'{"e":{"type":"sys","fatal":false,"note":"hello"}}')
 _ID_BITS: Final = 128
 _CLOSE_TIMEOUT: Final = 2.0
 _WRITE_TIMEOUT: Final = 30.0
-"""Seconds for a hub to read what was written, before the link counts as lost."""
+"""Seconds for the hub to read written data before the connection counts as lost."""
 
 
 class ConnectFailed(FivewaysError):
-    """The hub is not there, or does not let us in."""
+    """The hub is not reachable, or refuses the session."""
 
 
 class ReplayConnection:
-    """One connection. Fulfils `transports.base.Receiver`."""
+    """One connection. Implements `transports.base.Receiver`."""
 
-    def __init__(self, settings: ClientSettings, hear: Callable[[Packet], None], ended: Callable[[], None]) -> None:
-        """Make it; `hear` gets what the hub says when the handshake is over, `ended` is told when all is over."""
+    def __init__(
+        self, settings: ClientSettings, on_packet: Callable[[Packet], None], on_closed: Callable[[], None]
+    ) -> None:
+        """Create a connection; `on_packet` receives packets after the handshake, `on_closed` is called at the end."""
         self._settings = settings
-        self._on_packet = hear
-        self._on_closed = ended
+        self._on_packet = on_packet
+        self._on_closed = on_closed
         self._loop = asyncio.get_running_loop()
         self._link: Link | None = None
         self._is_nq = settings.address.protocol == "nq"
@@ -51,17 +53,20 @@ class ReplayConnection:
         self._opened: asyncio.Future[None] = self._loop.create_future()
         self._writable = asyncio.Event()
         self.closed: asyncio.Future[str] = self._loop.create_future()
-        """Why it is over."""
+        """The reason for the end."""
         self.is_closing = False
         self.is_expectant = True
-        """Over HTTP, the hub is asked again and again whether it has something to say."""
+        """Over HTTP, poll the hub for packets."""
         self.peer = ""
-        """The id by which an NQ conversation goes on over another link."""
+        """The NQ peer id, to resume the session over another connection."""
 
     async def open(self, peer: str = "", *, greets: bool = True) -> None:
-        """Connect and shake hands, in NQ as a peer that was here before; NoEntry if that fails.
+        """Connect and shake hands; an NQ session with a `peer` id is resumed.
 
-        Who does not greet says nothing of itself, as those do who break the rules.
+        With `greets` False, no handshake is sent, as by recorded peers that violated the protocol.
+
+        Raises:
+            ConnectFailed: the hub is not reachable or refuses the session.
         """
         if not greets and not self._is_nq:
             self._opened.set_result(None)
@@ -71,13 +76,15 @@ class ReplayConnection:
                 await self._opened
         except TimeoutError:
             await self._abort()
-            raise ConnectFailed(f"{self._settings.address.original_url} did not greet us") from None
+            raise ConnectFailed(
+                f"{self._settings.address.original_url} did not complete the handshake in time"
+            ) from None
         except (OSError, ConnectionLost, ValueError) as exc:
             await self._abort()
             raise ConnectFailed(str(exc)) from exc
 
     async def _abort(self) -> None:
-        """Leave nothing open of a link that is of no use."""
+        """Abort the connection, and wait for its end."""
         if self._link is not None:
             self._link.abort()
             await asyncio.wait([self.closed], timeout=_CLOSE_TIMEOUT)
@@ -87,15 +94,17 @@ class ReplayConnection:
         if self._is_nq and self._settings.token:
             headers["Authorization"] = f"Bearer {self._settings.token}"
         if address.is_zmq:
-            from fiveways.transports.zmq_client import open_nq_zmq  # noqa: PLC0415  few need it
+            from fiveways.transports.zmq_client import open_nq_zmq  # noqa: PLC0415  pyzmq is optional
 
             self.peer = peer or f"fiveways-{SystemRandom().getrandbits(_ID_BITS):032x}"
             self._link = await open_nq_zmq(
                 address.url, self._on_connected, limits=LIMITS, headers={PEER_HEADER: self.peer}
             )
         elif address.is_http:
-            given = {PEER_HEADER: peer} if peer else {}
-            self._link = await open_http(address.url, self._on_connected, limits=LIMITS, headers={**headers, **given})
+            peer_headers = {PEER_HEADER: peer} if peer else {}
+            self._link = await open_http(
+                address.url, self._on_connected, limits=LIMITS, headers={**headers, **peer_headers}
+            )
         else:
             url = (
                 f"{address.url}{'&' if '?' in address.url else '?'}{urlencode({'peer': peer})}" if peer else address.url
@@ -113,30 +122,30 @@ class ReplayConnection:
             self.write(self._conversation.take_packets())
         return self
 
-    # Calls from the link.
+    # Calls from the transport.
 
     def received(self, packet: Packet) -> None:
-        """Shake hands, and then let others hear."""
+        """Handle the handshake, and pass on later packets."""
         if self._opened.done():
             self._on_packet(packet)
         elif self._is_nq:
             self._handle_nq_greeting(packet)
         else:
-            for word in self._conversation.receive(packet, self._loop.time()):
-                self._handle_handshake(word)
+            for message in self._conversation.receive(packet, self._loop.time()):
+                self._handle_handshake(message)
             self.write(self._conversation.take_packets())
 
-    def _handle_handshake(self, word: object) -> None:
-        match word:
+    def _handle_handshake(self, message: object) -> None:
+        match message:
             case Welcome():
                 self._opened.set_result(None)
             case Challenge():
                 try:
-                    self._conversation.send(handshake.proof(self._settings, word), self._loop.time())
+                    self._conversation.send(handshake.proof(self._settings, message), self._loop.time())
                 except ConnectionLost as exc:
                     self._fail_open(exc)
             case Goodbye():
-                self._fail_open(Refused(word.text or "the hub refuses our credentials"))
+                self._fail_open(Refused(message.text or "the hub refused the credentials"))
             case _:
                 pass
 
@@ -145,34 +154,36 @@ class ReplayConnection:
             self._opened.set_exception(error)
 
     def _handle_nq_greeting(self, packet: Packet) -> None:
-        """Learn from a hub that speaks NQ who we are there; it may say more in the same breath."""
+        """Read the peer id from the first NQ packet, which may contain further messages."""
         try:
-            said = msgspec.json.decode(packet.payload)
+            content = msgspec.json.decode(packet.payload)
         except (msgspec.DecodeError, UnicodeDecodeError):
-            said = None
+            content = None
         rest = []
-        for each in said if isinstance(said, list) else [said]:
-            match each:
+        for message in content if isinstance(content, list) else [content]:
+            match message:
                 case {"e": {"note": "peer", "args": [str(peer), *_]}}:
                     self.peer = peer
                     self._opened.set_result(None)
                 case {"e": {"fatal": True, **error}}:
-                    self._fail_open(ConnectionLost(str(error.get("text") or error.get("note") or "it was refused")))
+                    self._fail_open(
+                        ConnectionLost(str(error.get("text") or error.get("note") or "the hub refused the session"))
+                    )
                 case _:
-                    rest.append(each)
+                    rest.append(message)
         if rest and self._opened.done() and not self._opened.exception():
             self._on_packet(Packet(msgspec.json.encode(rest)))
 
     def progressed(self, _size: int) -> bool:
-        """Be patient."""
+        """Accept any size."""
         return True
 
     def writable(self) -> None:
-        """Go on."""
+        """Wake `wait_writable`."""
         self._writable.set()
 
     def lost(self, reason: str) -> None:
-        """End."""
+        """Handle the end of the connection."""
         if not self._opened.done():
             self._opened.set_exception(ConnectionLost(reason or "the hub closed the connection"))
             self._opened.exception()
@@ -181,15 +192,15 @@ class ReplayConnection:
         self._writable.set()
         self._on_closed()
 
-    # What we say.
+    # Writing.
 
     def write(self, packets: Sequence[Packet]) -> None:
-        """Write frames."""
+        """Write packets."""
         if packets and self._link is not None and not self.closed.done():
             self._link.write(self._link.frames(packets))
 
     async def wait_writable(self) -> None:
-        """Wait until the hub has read some of what was written."""
+        """Wait until the outgoing buffer is no longer full."""
         link = self._link
         if link is None:
             return
@@ -202,7 +213,7 @@ class ReplayConnection:
             link.abort()
 
     def close(self) -> None:
-        """Leave, after what was written."""
+        """Close the connection after all written packets."""
         self.is_closing = True
         self.is_expectant = False
         if self._link is not None and not self.closed.done():
@@ -210,8 +221,11 @@ class ReplayConnection:
 
 
 def connection_settings(address: Address, token: str, identity: str, secret: str) -> ClientSettings:
-    """Return how to connect; who has a name proves it where the protocol can, all others show the token."""
-    challenges = registry.load(address.protocol).supports_challenge
-    known = (identity, secret) if challenges else ("", "")
-    shown = "" if (identity and challenges) or address.is_zmq else token
-    return ClientSettings(address, shown, *known)
+    """Return the settings of a connection.
+
+    An identity uses the challenge of the protocol if it has one. Otherwise the token is sent.
+    """
+    supports_challenge = registry.load(address.protocol).supports_challenge
+    credentials = (identity, secret) if supports_challenge else ("", "")
+    bearer = "" if (identity and supports_challenge) or address.is_zmq else token
+    return ClientSettings(address, bearer, *credentials)

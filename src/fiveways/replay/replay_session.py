@@ -1,4 +1,4 @@
-"""One recorded conversation that is held again."""
+"""State of one replayed session."""
 
 from collections import OrderedDict, deque
 from typing import Final, TypeVar
@@ -13,80 +13,80 @@ K = TypeVar("K")
 V = TypeVar("V")
 
 _MAX_ENTRIES: Final = 4096
-"""Names that were known, and requests that are over: so many of the latest."""
+"""Maximum number of names and finished requests to remember."""
 
 
 class ReplaySession:
-    """What there is to know of a conversation: its connection, its open requests, and names that are others now."""
+    """A replayed session: its connection, open requests, and live names of the hub."""
 
-    def __init__(self, record: Record, why_not: str = "") -> None:
-        """Make it; `why_not` is the reason if it is not held again."""
+    def __init__(self, record: Record, skip_reason: str = "") -> None:
+        """Create a session from its first record; `skip_reason` is the reason if it is not replayed."""
         self.session_id = record.session
         self.protocol = record.protocol
-        self.skip_reason = why_not
+        self.skip_reason = skip_reason
         self.is_complete_from_start = record.kind == "open"
-        """The recording has its first word."""
+        """The recording contains the start of the session."""
         self.has_gap = False
-        """A frame was left out of the journal, so that an error it caused may not come again."""
+        """A frame is missing in the journal, so recorded errors about it will not occur again."""
         self.connection: ReplayConnection | None = None
         self.peer = ""
         self.open_requests: dict[str, deque[ReplayedRequest]] = {}
-        """By the id of the request; one that is used again waits for its turn."""
+        """By request id; a reused id has several requests in their order."""
         self.awaited_count = 0
-        """Requests that had been answered then, at the place where we are, and are not now."""
+        """Requests with a recorded response before the current position, but without a live one."""
         self.finished_ids: OrderedDict[str, None] = OrderedDict()
-        """Ids of requests that were answered, at both times."""
+        """Ids of requests with both responses."""
         self.recorded_requests: OrderedDict[str, HubRequest] = OrderedDict()
-        """What the hub asked here then, by its id."""
+        """Recorded requests of the hub to this session, by id."""
         self.live_requests: OrderedDict[str, HubRequest] = OrderedDict()
-        """What the hub has asked here now."""
+        """Live requests of the hub to this session, by id."""
         self.live_names: OrderedDict[HubName, str] = OrderedDict()
-        """Backchannels and subscriptions: what they are called now."""
+        """Live names of backchannels and subscriptions."""
         self.waiting_parts: dict[HubName, list[FramePart]] = {}
-        """What is said as soon as a name is known."""
+        """Parts to send as soon as a name is known."""
         self.blocked_parts: deque[FramePart] = deque()
-        """Attachments, and what announces them, behind an answer that cannot be given yet."""
+        """Attachments and their announcements, behind a response that cannot be sent so far."""
         self.attachment_session: ReplaySession = self
-        """Where the last message with attachments went."""
+        """The session of the last message with attachments."""
 
     @property
     def is_resumable(self) -> bool:
-        """Whether it goes on over other links, so that no id is used twice."""
+        """Whether the session outlives its connections, so ids are never reused."""
         return self.protocol == "nq"
 
-    def set_live_name(self, need: HubName, name: str) -> None:
-        """Know what something is called now."""
-        put_bounded(self.live_names, need, name)
+    def set_live_name(self, hub_name: HubName, live_name: str) -> None:
+        """Set the live name for a hub name."""
+        put_bounded(self.live_names, hub_name, live_name)
 
-    def find_request(self, identifier: str, *, live: bool) -> ReplayedRequest | None:
-        """Return the request that an answer belongs to: of those with its id the first that has none yet."""
-        for each in self.open_requests.get(identifier, ()):
-            if not (each.live_ended or not each.is_sent if live else each.recorded_ended):
-                return each
+    def find_request(self, request_id: str, *, live: bool) -> ReplayedRequest | None:
+        """Return the first request with this id that has no complete response; None if there is none."""
+        for request in self.open_requests.get(request_id, ()):
+            if not (request.live_ended or not request.is_sent if live else request.recorded_ended):
+                return request
         return None
 
-    def has_answered(self, identifier: str) -> bool:
-        """Say whether an answer is but a repeat."""
-        return identifier in self.finished_ids or (self.is_resumable and identifier in self.open_requests)
+    def has_answered(self, request_id: str) -> bool:
+        """Return whether a response is a repetition."""
+        return request_id in self.finished_ids or (self.is_resumable and request_id in self.open_requests)
 
-    def add_request(self, exchange: ReplayedRequest) -> bool:
-        """Take a request; say whether it is a new one."""
-        if self.is_resumable and (exchange.id in self.open_requests or exchange.id in self.finished_ids):
-            return False  # NQ repeats what nobody has reacted to
-        self.open_requests.setdefault(exchange.id, deque()).append(exchange)
+    def add_request(self, request: ReplayedRequest) -> bool:
+        """Add a request; return False for a retransmission."""
+        if self.is_resumable and (request.id in self.open_requests or request.id in self.finished_ids):
+            return False  # an NQ retransmission
+        self.open_requests.setdefault(request.id, deque()).append(request)
         return True
 
-    def finish_request(self, exchange: ReplayedRequest) -> None:
-        """Let go of a request that is over."""
-        waiting = self.open_requests[exchange.id]
-        waiting.remove(exchange)
+    def finish_request(self, request: ReplayedRequest) -> None:
+        """Remove a finished request."""
+        waiting = self.open_requests[request.id]
+        waiting.remove(request)
         if not waiting:
-            del self.open_requests[exchange.id]
-        put_bounded(self.finished_ids, exchange.id, None)
+            del self.open_requests[request.id]
+        put_bounded(self.finished_ids, request.id, None)
 
 
-def put_bounded(known: "OrderedDict[K, V]", key: K, value: V) -> None:
-    """Keep something for a while."""
-    known[key] = value
-    if len(known) > _MAX_ENTRIES:
-        known.popitem(last=False)
+def put_bounded(entries: "OrderedDict[K, V]", key: K, value: V) -> None:
+    """Add an entry, and delete the oldest one beyond the limit."""
+    entries[key] = value
+    if len(entries) > _MAX_ENTRIES:
+        entries.popitem(last=False)

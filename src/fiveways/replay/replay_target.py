@@ -1,4 +1,4 @@
-"""Where a recorded session is sent to: the same protocol, at the hub that a URL names."""
+"""Target hub of a replay: each session uses its recorded protocol."""
 
 import asyncio
 import ipaddress
@@ -19,44 +19,44 @@ _SCHEMES: Final = {
     "nq": "nq",
 }
 UNSUPPORTED_TRANSPORTS: Final = {
-    "mqtt": "frames that came by a broker are not sent again",
-    "memory": "it was a part of the hub's own process",
+    "mqtt": "sessions over an MQTT broker are not replayed",
+    "memory": "in-process sessions are not replayed",
 }
 
 
 class ReplayTarget:
-    """The ways to one hub."""
+    """The addresses of a hub, by protocol and transport."""
 
     def __init__(self, url: str, zmq: str = "") -> None:
-        """Make them.
+        """Create the addresses.
 
         Args:
             url: http://host:port, or the URL of any client.
-            zmq: nq+zmq://host:port, if sessions over ZeroMQ are wanted.
+            zmq: nq+zmq://host:port for sessions over ZeroMQ; empty to skip them.
 
         Raises:
-            BadUrl: nothing can be reached there.
+            BadUrl: a URL is invalid.
         """
         parts = urlsplit(url)
         scheme = parts.scheme.rpartition("+")[2]
         if is_mqtt(url) or scheme not in _TLS_SCHEMES | _PLAIN:
-            raise BadUrl(f"{url!r} is no hub's URL, such as http://localhost:7500")
+            raise BadUrl(f"{url!r} is not the URL of a hub, such as http://localhost:7500")
         if parts.username is not None or parts.password is not None:
-            raise BadUrl("a URL holds no names or secrets: give --token beside it")
+            raise BadUrl("the URL must not contain a user or a password; use --token")
         if not parts.hostname:
-            raise BadUrl(f"{url!r} names no host")
+            raise BadUrl(f"{url!r} has no host")
         self._netloc = parts.netloc
         self._host, self._port = parts.hostname, parts.port or (443 if scheme in _TLS_SCHEMES else DEFAULT_PORT)
         self._tls_suffix = "s" if scheme in _TLS_SCHEMES else ""
         self._zmq = zmq
         if zmq and not parse(zmq).is_zmq:
-            raise BadUrl(f"{zmq!r} is no URL of a ZeroMQ port, such as nq+zmq://localhost:7555")
+            raise BadUrl(f"{zmq!r} is not the URL of a ZeroMQ port, such as nq+zmq://localhost:7555")
         hosts = [parts.hostname, *([urlsplit(zmq).hostname or ""] if zmq else [])]
         self.remote_host = next((host for host in hosts if not _is_loopback(host)), "")
-        """Another machine that one of them leads to, if so."""
+        """The first host that is not this machine; empty if there is none."""
 
     async def check_reachable(self) -> None:
-        """Open and close one connection; ConnectionLost if nothing listens there."""
+        """Open and close a connection; ConnectionLost if nothing listens there."""
         try:
             _, writer = await asyncio.open_connection(self._host, self._port)
         except OSError as exc:
@@ -64,17 +64,17 @@ class ReplayTarget:
         writer.close()
 
     def address(self, protocol: str, transport: str | None) -> Address | str:
-        """Return where a session of that kind goes, or why it goes nowhere."""
+        """Return the address for a session, or the reason why it cannot be replayed."""
         name = _SCHEMES.get(protocol)
         if transport in UNSUPPORTED_TRANSPORTS:
             return UNSUPPORTED_TRANSPORTS[transport]
         if name is None:
-            return f"{protocol} cannot be sent again"
+            return f"{protocol} cannot be replayed"
         if transport == "zmq":
-            return parse(self._zmq) if self._zmq else "no URL of a ZeroMQ port was given (--zmq)"
-        over = "http" if transport == "http" else "ws"
+            return parse(self._zmq) if self._zmq else "--zmq is required for sessions over ZeroMQ"
+        transport_scheme = "http" if transport == "http" else "ws"
         query = "?encoding=cbor" if protocol == "lrpm-cbor" else ""
-        return parse(f"{name}+{over}{self._tls_suffix}://{self._netloc}{query}")
+        return parse(f"{name}+{transport_scheme}{self._tls_suffix}://{self._netloc}{query}")
 
 
 def _is_loopback(host: str) -> bool:

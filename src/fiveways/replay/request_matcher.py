@@ -1,4 +1,4 @@
-"""What the hub asks of callees, then and now: the answer of then goes to what is asked now."""
+"""Matching of recorded and live requests from the hub: live requests receive the recorded responses."""
 
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Final
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from fiveways.replay.replay_session import ReplaySession
 
 _MAX_WAITING: Final = 10_000
-"""Requests that wait for their likes, on either side; the oldest are given up first."""
+"""Maximum unmatched requests, recorded or live; the oldest are reported first."""
 
 
 class HubRequest:
@@ -22,85 +22,95 @@ class HubRequest:
     __slots__ = ("answers", "body", "counterpart", "id", "is_complete", "is_extra", "kind", "name", "seq", "session")
 
     def __init__(
-        self, talk: "ReplaySession", seq: int | None, message: MessageRow, body: Payload | None, *, is_known: bool
+        self, session: "ReplaySession", seq: int | None, message: MessageRow, body: Payload | None, *, is_complete: bool
     ) -> None:
-        self.session = talk
+        self.session = session
         self.seq = seq
         self.id = message.id or ""
         self.kind = message.kind
         self.name = message.method or message.topic or message.target or ""
         self.body = body_value(body)
-        self.is_complete = is_known
+        self.is_complete = is_complete
         self.is_extra = True
         self.counterpart: HubRequest | None = None
-        """The one of the other time that it stands for."""
+        """The matching live request of a recorded one."""
         self.answers: list[FramePart] = []
-        """What was said to it then, and waits for it to be asked now."""
+        """Recorded responses that wait for the live request."""
 
     @property
     def match_key(self) -> tuple[str, str, str]:
-        """What two of them have in common that may be the same."""
+        """The key that matching requests have in common."""
         return self.session.protocol, self.kind, self.name
 
     def matches(self, live: "HubRequest") -> bool:
-        """Say whether the one of now is this one, to the last argument."""
+        """Return whether a live request has the same arguments as this recorded one."""
         return not self.is_complete or values_equal(self.body, live.body)
 
 
 class RequestMatcher:
-    """Finds for each request of now the one of then.
+    """Finds the recorded request for each live one.
 
-    Those with the same arguments belong together, of several those in the same session. Where no arguments are the
-    same, the first belongs to the first, once there is an answer to be given and `settle` is called.
+    Requests with equal arguments match, preferably in the same session. Without equal arguments, `match_by_order`
+    matches requests in their order, if a recorded response is available.
     """
 
-    def __init__(self, tally: ReplayStats, paired: Callable[[HubRequest], None], doubt: Callable[[], None]) -> None:
-        """Make it; `paired` hears of each of then whose like has come, `doubt` when there is something to settle."""
-        self._tally = tally
-        self._on_match = paired
-        self._on_ambiguity = doubt
+    def __init__(
+        self, stats: ReplayStats, on_match: Callable[[HubRequest], None], on_ambiguity: Callable[[], None]
+    ) -> None:
+        """Create a matcher.
+
+        `on_match` receives matched recorded requests; `on_ambiguity` is called when `match_by_order` is needed.
+        """
+        self._stats = stats
+        self._on_match = on_match
+        self._on_ambiguity = on_ambiguity
         self._recorded: dict[tuple[str, str, str], dict[HubRequest, None]] = {}
         self._live: dict[tuple[str, str, str], dict[HubRequest, None]] = {}
         self.expected = 0
-        """Those of then that were not asked yet."""
+        """Recorded requests without a live one."""
 
-    def add_recorded(self, ask: HubRequest) -> None:
-        """Take one of then."""
-        for like in _candidates(self._live, ask):
-            if ask.matches(like):
-                self._match(ask, like)
+    def add_recorded(self, request: HubRequest) -> None:
+        """Add a recorded request."""
+        for candidate in _candidates(self._live, request):
+            if request.matches(candidate):
+                self._match(request, candidate)
                 return
-        self._recorded.setdefault(ask.match_key, {})[ask] = None
+        self._recorded.setdefault(request.match_key, {})[request] = None
         self.expected += 1
         if self.expected > _MAX_WAITING:
-            self._give_up(next(iter(next(each for each in self._recorded.values() if each))))
+            self._give_up(next(iter(next(requests for requests in self._recorded.values() if requests))))
 
-    def add_live(self, ask: HubRequest, *, is_extra: bool = True) -> None:
-        """Take one of now; `is_extra` says that one of then should be there, or come."""
-        ask.is_extra = is_extra
-        for like in _candidates(self._recorded, ask):
-            if like.matches(ask):
-                self._match(like, ask)
+    def add_live(self, request: HubRequest, *, is_extra: bool = True) -> None:
+        """Add a live request.
+
+        `is_extra` is False if a missing recorded request is not a difference.
+        """
+        request.is_extra = is_extra
+        for candidate in _candidates(self._recorded, request):
+            if candidate.matches(request):
+                self._match(candidate, request)
                 return
-        waiting = self._live.setdefault(ask.match_key, {})
-        waiting[ask] = None
+        waiting = self._live.setdefault(request.match_key, {})
+        waiting[request] = None
         if len(waiting) > _MAX_WAITING:
             self._give_up(next(iter(waiting)))
-        if any(each.answers for each in _candidates(self._recorded, ask)):
+        if any(recorded.answers for recorded in _candidates(self._recorded, request)):
             self._on_ambiguity()
 
-    def answer_recorded(self, ask: HubRequest) -> None:
-        """Know that there is an answer to one of then that was not asked yet."""
-        if self._live.get(ask.match_key):
+    def answer_recorded(self, request: HubRequest) -> None:
+        """Note that a response is available for an unmatched recorded request."""
+        if self._live.get(request.match_key):
             self._on_ambiguity()
 
     def match_by_order(self) -> None:
-        """Let the first belong to the first, where an answer waits and no arguments are the same."""
-        for subject in list(self._live):
-            for live in list(self._live[subject]):
-                found = next((each for each in _candidates(self._recorded, live) if each.answers), None)
-                if found is not None:
-                    self._match(found, live)
+        """Match the first requests in order, if a recorded response is available."""
+        for match_key in list(self._live):
+            for live in list(self._live[match_key]):
+                recorded = next(
+                    (candidate for candidate in _candidates(self._recorded, live) if candidate.answers), None
+                )
+                if recorded is not None:
+                    self._match(recorded, live)
 
     def _match(self, recorded: HubRequest, live: HubRequest) -> None:
         if self._recorded.get(recorded.match_key, {}).pop(recorded, self) is not self:
@@ -108,40 +118,48 @@ class RequestMatcher:
         self._live.get(live.match_key, {}).pop(live, None)
         recorded.counterpart = live
         if recorded.matches(live):
-            self._tally.count_equal("request")
+            self._stats.count_equal("request")
         else:
             self._report_difference(DIFFERENT_BODY, recorded, live)
         self._on_match(recorded)
 
-    def _give_up(self, ask: HubRequest) -> None:
-        is_recorded = ask in self._recorded.get(ask.match_key, {})
-        (self._recorded if is_recorded else self._live)[ask.match_key].pop(ask)
+    def _give_up(self, request: HubRequest) -> None:
+        is_recorded = request in self._recorded.get(request.match_key, {})
+        (self._recorded if is_recorded else self._live)[request.match_key].pop(request)
         self.expected -= is_recorded
-        if not is_recorded and not ask.is_extra:
+        if not is_recorded and not request.is_extra:
             return
         self._report_difference(
-            MISSING if is_recorded else EXTRA, ask if is_recorded else None, None if is_recorded else ask
+            MISSING if is_recorded else EXTRA, request if is_recorded else None, None if is_recorded else request
         )
 
     def _report_difference(self, verdict: str, recorded: HubRequest | None, live: HubRequest | None) -> None:
-        shown = recorded or live
-        assert shown is not None  # noqa: S101  one of them is given
-        bodies = [None if each is None else each.body for each in (recorded, live)]
-        name = shown.name or shown.kind
-        self._tally.add_difference(
-            Difference("request", verdict, shown.session.session_id, name, shown.id, shown.seq, *bodies)
+        request = recorded or live
+        assert request is not None  # noqa: S101  callers pass at least one
+        name = request.name or request.kind
+        self._stats.add_difference(
+            Difference(
+                "request",
+                verdict,
+                request.session.session_id,
+                name,
+                id=request.id,
+                seq=request.seq,
+                recorded=recorded.body if recorded else None,
+                live=live.body if live else None,
+            )
         )
 
     def report_unmatched(self) -> None:
-        """Say what was asked at one time only."""
+        """Report all unmatched requests."""
         for pool in (self._recorded, self._live):
-            for waiting in pool.values():
-                for ask in list(waiting):
-                    self._give_up(ask)
+            for requests in pool.values():
+                for request in list(requests):
+                    self._give_up(request)
 
 
-def _candidates(pool: dict[tuple[str, str, str], dict[HubRequest, None]], ask: HubRequest) -> Iterator[HubRequest]:
-    """Give those that may be the same, those of the same session first."""
-    waiting = pool.get(ask.match_key, {})
-    yield from [each for each in waiting if each.session is ask.session]
-    yield from [each for each in waiting if each.session is not ask.session]
+def _candidates(pool: dict[tuple[str, str, str], dict[HubRequest, None]], request: HubRequest) -> Iterator[HubRequest]:
+    """Yield the requests that may match, those of the same session first."""
+    requests = pool.get(request.match_key, {})
+    yield from [candidate for candidate in requests if candidate.session is request.session]
+    yield from [candidate for candidate in requests if candidate.session is not request.session]

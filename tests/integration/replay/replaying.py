@@ -1,4 +1,4 @@
-"""Traffic that a hub records, and its replay to another one."""
+"""Recording of a hub, and its replay to another hub."""
 
 import asyncio
 import math
@@ -37,20 +37,20 @@ def bounded(test: Callable[..., Coroutine[Any, Any, None]]) -> Callable[..., Non
 
 
 @asynccontextmanager
-async def recording(path: Path, app: App | None = None, more: Settings | None = None) -> AsyncIterator[Place]:
-    """A hub that writes a journal there."""
-    given = replace(more or settings(), journal=JournalSettings(path=str(path), flush_interval=0.01))
-    async with hub(given, app) as place:
+async def recording(path: Path, app: App | None = None, base: Settings | None = None) -> AsyncIterator[Place]:
+    """Run a hub that records a journal."""
+    hub_settings = replace(base or settings(), journal=JournalSettings(path=str(path), flush_interval=0.01))
+    async with hub(hub_settings, app) as place:
         yield place
 
 
-async def replayed(path: Path, place: Place, **options: Any) -> Replayer:  # noqa: ANN401  those of the player
-    """Send a journal to a hub, flat out unless told otherwise."""
+async def replayed(path: Path, place: Place, **options: Any) -> Replayer:  # noqa: ANN401  fields of ReplayConfig
+    """Replay a journal to a hub, without delays by default."""
     zmq = options.pop("zmq", "")
-    given = {"speed": math.inf, **options}
-    player = Replayer(ReplayConfig(ReplayTarget(f"http://127.0.0.1:{place.port}", zmq), **given))
-    await player.run(merge_by_time(list_segments(str(path))))
-    return player
+    config = {"speed": math.inf, **options}
+    replayer = Replayer(ReplayConfig(ReplayTarget(f"http://127.0.0.1:{place.port}", zmq), **config))
+    await replayer.run(merge_by_time(list_segments(str(path))))
+    return replayer
 
 
 def with_zmq() -> Settings:

@@ -1,4 +1,4 @@
-"""What is the same, and what is only counted."""
+"""Comparison of recorded and live responses, events and requests."""
 
 import math
 
@@ -26,10 +26,10 @@ from fiveways.replay.request_matcher import HubRequest, RequestMatcher
 from fiveways.wire.packet import Packet
 from fiveways.wire.payload import Value
 
-HERE = EventKey("s", "event", "news")
+KEY = EventKey("s", "event", "news")
 
 
-def talk(session: str = "s", protocol: str = "umq") -> ReplaySession:
+def session_of(session: str = "s", protocol: str = "umq") -> ReplaySession:
     return ReplaySession(
         Record(0, 0, None, "r", session, None, protocol, "ws", "in", "open", None, None, None, None, None)
     )
@@ -52,14 +52,14 @@ def talk(session: str = "s", protocol: str = "umq") -> ReplaySession:
         (b"x", b"x", True),
     ],
 )
-def test_same(recorded: object, live: object, expected: bool) -> None:
+def test_values_equal(recorded: object, live: object, expected: bool) -> None:
     assert values_equal(recorded, live) is expected
     if "***" not in str((recorded, live)) and not isinstance(recorded, bool) and not isinstance(live, bool):
         assert (digest(recorded) == digest(live)) is expected
 
 
-def result(value: object, *, known: bool = True) -> ResponsePart:
-    return ResponsePart("result", "result", body=Value(value), is_complete=known)
+def result(value: object, *, is_complete: bool = True) -> ResponsePart:
+    return ResponsePart("result", "result", body=Value(value), is_complete=is_complete)
 
 
 def part(value: object) -> ResponsePart:
@@ -82,123 +82,126 @@ FAILED = ResponsePart("failure", "failed", "raised", "6", Value("no"))
         ([part(1), part(2), result(3)], [part(1), part(9), result(3)], DIFFERENT_BODY),
         ([part(1), result(3)], [result(3)], DIFFERENT_STATUS),
         ([part(9), result(3)], [part(1), FAILED], DIFFERENT_STATUS),
-        ([result(1, known=False)], [result(2)], EQUAL),
+        ([result(1, is_complete=False)], [result(2)], EQUAL),
     ],
 )
 @pytest.mark.parametrize("live_first", [True, False])
-def test_verdicts(
+def test_verdict_of_a_request(
     recorded: list[ResponsePart], live: list[ResponsePart], verdict: str | None, *, live_first: bool
 ) -> None:
-    tally, exchange = ReplayStats(), ReplayedRequest(talk(), 3, MessageRow("call", "1", "a.b", "a.b"), is_sent=True)
+    stats, request = (
+        ReplayStats(),
+        ReplayedRequest(session_of(), 3, MessageRow("call", "1", "a.b", "a.b"), is_sent=True),
+    )
     for is_live in (live_first, not live_first):
-        for answer in live if is_live else recorded:
-            exchange.add(answer, live=is_live)
-    exchange.report(tally)
-    assert dict(tally.counts["call"]) == ({} if verdict is None else {verdict: 1})
-    assert tally.is_equal is (verdict in {EQUAL, None})
+        for part in live if is_live else recorded:
+            request.add(part, live=is_live)
+    request.report(stats)
+    assert dict(stats.counts["call"]) == ({} if verdict is None else {verdict: 1})
+    assert stats.is_equal is (verdict in {EQUAL, None})
 
 
-def test_what_was_not_sent_is_not_judged() -> None:
-    tally, exchange = ReplayStats(), ReplayedRequest(talk(), 3, MessageRow("call", "1"), is_sent=False)
-    exchange.add(result(1), live=False)
-    exchange.report(tally)
-    assert tally.counts["call"] == {}
+def test_unsent_request_has_no_verdict() -> None:
+    stats, request = ReplayStats(), ReplayedRequest(session_of(), 3, MessageRow("call", "1"), is_sent=False)
+    request.add(result(1), live=False)
+    request.report(stats)
+    assert stats.counts["call"] == {}
 
 
-def test_happenings_are_counted_in_any_order() -> None:
-    tally = ReplayStats()
-    happenings = EventMatcher(tally)
+def test_events_match_in_any_order() -> None:
+    stats = ReplayStats()
+    matcher = EventMatcher(stats)
     for value in (1, 2, 2, 3):
-        happenings.add(HERE, value, live=False)
-    assert happenings.expected == {"s": 4}
+        matcher.add(KEY, value, live=False)
+    assert matcher.expected == {"s": 4}
     for value in (2, 1, 2, 4):
-        happenings.add(HERE, value, live=True)
-    assert happenings.expected == {"s": 1}
-    happenings.add(HERE._replace(session="t"), 5, live=True)
-    happenings.add(HERE._replace(session="t"), 5, live=False)
-    happenings.report_unmatched()
-    assert happenings.expected == {}
-    assert tally.counts["event"] == {EQUAL: 4, MISSING: 1, EXTRA: 1}
+        matcher.add(KEY, value, live=True)
+    assert matcher.expected == {"s": 1}
+    matcher.add(KEY._replace(session="t"), 5, live=True)
+    matcher.add(KEY._replace(session="t"), 5, live=False)
+    matcher.report_unmatched()
+    assert matcher.expected == {}
+    assert stats.counts["event"] == {EQUAL: 4, MISSING: 1, EXTRA: 1}
 
 
-def test_any_will_do_for_one_that_is_not_known() -> None:
-    tally = ReplayStats()
-    happenings = EventMatcher(tally)
-    happenings.add(HERE, None, live=False, is_known=False)
-    happenings.add(HERE, {"a": "***"}, live=False)
+def test_incomplete_event_matches_any() -> None:
+    stats = ReplayStats()
+    matcher = EventMatcher(stats)
+    matcher.add(KEY, None, live=False, is_complete=False)
+    matcher.add(KEY, {"a": "***"}, live=False)
     for value in (1, 2, 3):
-        happenings.add(HERE, value, live=True)
-    happenings.report_unmatched()
-    assert tally.counts["event"] == {EQUAL: 2, EXTRA: 1}
+        matcher.add(KEY, value, live=True)
+    matcher.report_unmatched()
+    assert stats.counts["event"] == {EQUAL: 2, EXTRA: 1}
 
 
 def test_difference_is_reported_without_secrets() -> None:
-    tally = ReplayStats()
-    tally.add_difference(
+    stats = ReplayStats()
+    stats.add_difference(
         Difference("call", "different body", "s", recorded={"a": "***"}, live={"a": "b", "Api-Key": "geheim"})
     )
-    assert tally.differences[0].live == {"a": "b", "Api-Key": "***"}
+    assert stats.differences[0].live == {"a": "b", "Api-Key": "***"}
 
 
-class Asked:
-    """A desk, and what it finds."""
+class MatcherHarness:
+    """A request matcher, and its matches."""
 
     def __init__(self) -> None:
-        self.tally = ReplayStats()
-        self.found: list[tuple[str, str]] = []
-        self.doubts = 0
-        self.desk = RequestMatcher(self.tally, self._paired, self._doubt)
-        self.talks = {name: talk(name) for name in ("s", "t")}
+        self.stats = ReplayStats()
+        self.matches: list[tuple[str, str]] = []
+        self.ambiguities = 0
+        self.matcher = RequestMatcher(self.stats, self._on_match, self._on_ambiguity)
+        self.sessions = {name: session_of(name) for name in ("s", "t")}
 
-    def _paired(self, ask: HubRequest) -> None:
-        assert ask.counterpart is not None
-        self.found.append((ask.id, ask.counterpart.id))
+    def _on_match(self, request: HubRequest) -> None:
+        assert request.counterpart is not None
+        self.matches.append((request.id, request.counterpart.id))
 
-    def _doubt(self) -> None:
-        self.doubts += 1
+    def _on_ambiguity(self) -> None:
+        self.ambiguities += 1
 
-    def ask(self, identifier: str, body: object, session: str = "s") -> HubRequest:
-        message = MessageRow("call", identifier, "a.b", "a.b")
-        return HubRequest(self.talks[session], None, message, Value(body), is_known=True)
+    def request(self, request_id: str, body: object, session: str = "s") -> HubRequest:
+        message = MessageRow("call", request_id, "a.b", "a.b")
+        return HubRequest(self.sessions[session], None, message, Value(body), is_complete=True)
 
 
-def test_requests_with_the_same_arguments_belong_together() -> None:
-    asked = Asked()
+def test_requests_with_equal_arguments_match() -> None:
+    harness = MatcherHarness()
     for number in range(3):
-        asked.desk.add_recorded(asked.ask(f"then{number}", number))
+        harness.matcher.add_recorded(harness.request(f"then{number}", number))
     for number in (2, 0, 1):
-        asked.desk.add_live(asked.ask(f"now{number}", number))
-    assert asked.found == [("then2", "now2"), ("then0", "now0"), ("then1", "now1")]
-    assert asked.tally.counts["request"] == {EQUAL: 3}
+        harness.matcher.add_live(harness.request(f"now{number}", number))
+    assert harness.matches == [("then2", "now2"), ("then0", "now0"), ("then1", "now1")]
+    assert harness.stats.counts["request"] == {EQUAL: 3}
 
 
-def test_those_of_the_same_session_come_first() -> None:
-    asked = Asked()
-    asked.desk.add_live(asked.ask("other", 1, "t"))
-    asked.desk.add_live(asked.ask("own", 1, "s"))
-    asked.desk.add_recorded(asked.ask("then", 1, "s"))
-    assert asked.found == [("then", "own")]
+def test_request_of_the_same_session_is_preferred() -> None:
+    harness = MatcherHarness()
+    harness.matcher.add_live(harness.request("other", 1, "t"))
+    harness.matcher.add_live(harness.request("own", 1, "s"))
+    harness.matcher.add_recorded(harness.request("then", 1, "s"))
+    assert harness.matches == [("then", "own")]
 
 
-def test_other_arguments_do_when_there_is_an_answer_and_nothing_better() -> None:
-    asked = Asked()
-    then = asked.ask("then", 1)
-    asked.desk.add_recorded(then)
-    asked.desk.add_live(asked.ask("now", 2))
-    asked.desk.match_by_order()
-    assert (asked.found, asked.doubts) == ([], 0)
-    then.answers.append(FramePart(Packet(b"")))
-    asked.desk.answer_recorded(then)
-    assert asked.doubts == 1
-    asked.desk.match_by_order()
-    assert asked.found == [("then", "now")]
-    assert asked.tally.counts["request"] == {DIFFERENT_BODY: 1}
+def test_requests_match_by_order_if_a_response_is_available() -> None:
+    harness = MatcherHarness()
+    recorded = harness.request("then", 1)
+    harness.matcher.add_recorded(recorded)
+    harness.matcher.add_live(harness.request("now", 2))
+    harness.matcher.match_by_order()
+    assert (harness.matches, harness.ambiguities) == ([], 0)
+    recorded.answers.append(FramePart(Packet(b"")))
+    harness.matcher.answer_recorded(recorded)
+    assert harness.ambiguities == 1
+    harness.matcher.match_by_order()
+    assert harness.matches == [("then", "now")]
+    assert harness.stats.counts["request"] == {DIFFERENT_BODY: 1}
 
 
-def test_what_nobody_asks_is_missing_or_extra() -> None:
-    asked = Asked()
-    asked.desk.add_recorded(asked.ask("then", 1))
-    asked.desk.add_live(asked.ask("now", 2))
-    asked.desk.report_unmatched()
-    assert asked.tally.counts["request"] == {MISSING: 1, EXTRA: 1}
-    assert asked.desk.expected == 0
+def test_unmatched_requests_are_missing_or_extra() -> None:
+    harness = MatcherHarness()
+    harness.matcher.add_recorded(harness.request("then", 1))
+    harness.matcher.add_live(harness.request("now", 2))
+    harness.matcher.report_unmatched()
+    assert harness.stats.counts["request"] == {MISSING: 1, EXTRA: 1}
+    assert harness.matcher.expected == 0

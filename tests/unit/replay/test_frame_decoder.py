@@ -1,4 +1,4 @@
-"""Whatever a frame holds can be shown, and sent again."""
+"""Decoding and rewriting of frames with any content."""
 
 import pytest
 from hypothesis import given
@@ -22,7 +22,7 @@ def record(protocol: str, packet: Packet, direction: str = "in") -> Record:
     return Record(0, 1, None, "r", "s", None, protocol, "ws", direction, kind, channel, None, payload, size, None)
 
 
-def shown(protocol: str, packet: Packet, direction: str) -> list[str]:
+def rendered(protocol: str, packet: Packet, direction: str) -> list[str]:
     lines = list(LineBuilder().build_lines(record(protocol, packet, direction)))
     texts = [
         line_text(line, raw=raw, width=width).plain for line in lines for raw in (False, True) for width in (None, 40)
@@ -31,22 +31,22 @@ def shown(protocol: str, packet: Packet, direction: str) -> list[str]:
 
 
 @pytest.mark.parametrize("protocol", registry.PROTOCOLS)
-def test_every_frame_of_the_vectors_can_be_shown(protocol: str) -> None:
+def test_frames_of_all_vectors_are_rendered(protocol: str) -> None:
     for packet in packets(protocol):
         for direction in ("in", "out"):
-            found = shown(protocol, packet, direction)
-            assert found
-            assert all(text.isprintable() for text in found)
+            texts = rendered(protocol, packet, direction)
+            assert texts
+            assert all(text.isprintable() for text in texts)
 
 
 @pytest.mark.parametrize("protocol", registry.PROTOCOLS)
 @given(payload=st.binary(max_size=64), is_text=st.booleans())
-def test_so_can_garbage(protocol: str, payload: bytes, is_text: bool) -> None:
+def test_garbage_is_rendered(protocol: str, payload: bytes, is_text: bool) -> None:
     packet = Packet(payload, is_text)
-    assert all(text.isprintable() for text in shown(protocol, packet, "in"))
+    assert all(text.isprintable() for text in rendered(protocol, packet, "in"))
     if protocol in PROTOCOLS:
-        for piece in split_frame(protocol, packet):
-            piece.with_names([need.name for need in piece.hub_names])
+        for part in split_frame(protocol, packet):
+            part.with_names([hub_name.name for hub_name in part.hub_names])
 
 
 @pytest.mark.parametrize(
@@ -62,15 +62,15 @@ def test_so_can_garbage(protocol: str, payload: bytes, is_text: bool) -> None:
         ("nq", b'{"a":"b","i":"1","e":{"type":"app","fatal":true,"text":"no {1}","args":["luck"]}}', "no luck"),
     ],
 )
-def test_the_body_is_what_it_means(protocol: str, payload: bytes, body: object) -> None:
-    (said,) = decode_frame(JournaledFrame(protocol, "in", True, None, None, payload, len(payload))).messages
-    assert body_value(said.body) == body
+def test_body_value(protocol: str, payload: bytes, body: object) -> None:
+    (decoded,) = decode_frame(JournaledFrame(protocol, "in", True, None, None, payload, len(payload))).messages
+    assert body_value(decoded.body) == body
 
 
-def test_each_message_of_a_batch_has_its_own_body() -> None:
+def test_each_message_of_a_frame_has_its_own_body() -> None:
     payload = b'[{"t":"a-b","r":"1","d":1},{"bad":1},{"a":"x","i":["2","3"],"d":4},{"i":"b"}]'
-    said, fault = decode_frame(JournaledFrame("nq", "in", True, None, None, payload, len(payload)))
-    assert [(each.message.id, body_text(each.body)) for each in said] == [
+    messages, fault = decode_frame(JournaledFrame("nq", "in", True, None, None, payload, len(payload)))
+    assert [(decoded.message.id, body_text(decoded.body)) for decoded in messages] == [
         ("1", "1"),
         ("2", "4"),
         ("3", "4"),
@@ -80,21 +80,21 @@ def test_each_message_of_a_batch_has_its_own_body() -> None:
 
 
 @pytest.mark.parametrize("protocol", sorted(PROTOCOLS))
-def test_with_the_same_names_a_frame_says_the_same(protocol: str) -> None:
+def test_frame_with_unchanged_names_is_equal(protocol: str) -> None:
     decode = registry.load(protocol).decode
     for packet in packets(protocol):
         frame = JournaledFrame(protocol, "in", packet.is_text, None, None, packet.payload, len(packet.payload))
         if decode_frame(frame).fault is not None:
             continue
-        found = split_frame(protocol, packet)
-        again = [each.with_names([need.name for need in each.hub_names]) for each in found]
+        parts = split_frame(protocol, packet)
+        rewritten = [part.with_names([hub_name.name for hub_name in part.hub_names]) for part in parts]
         if protocol != "nq":
             limits = Limits(max_text=1 << 30)
-            assert [str(decode(each, limits)) for each in again] == [str(decode(packet, limits))]
+            assert [str(decode(copy, limits)) for copy in rewritten] == [str(decode(packet, limits))]
 
 
 @pytest.mark.parametrize(
-    ("protocol", "payload", "needs", "written"),
+    ("protocol", "payload", "hub_names", "rewritten"),
     [
         ("umq", b"R1\nx", ["1"], b"R77\nx"),
         ("umq", b"A2\nR1\nx", ["1"], b"A2\nR77\nx"),
@@ -112,7 +112,7 @@ def test_with_the_same_names_a_frame_says_the_same(protocol: str) -> None:
         ("nq", b'{"t":"a","r":"1","d":1}', [], None),
     ],
 )
-def test_names_of_the_hub_are_replaced(protocol: str, payload: bytes, needs: list[str], written: bytes | None) -> None:
-    (piece,) = split_frame(protocol, Packet(payload))
-    assert [need.name for need in piece.hub_names] == needs
-    assert piece.with_names(["77"] * len(needs)).payload == (payload if written is None else written)
+def test_hub_names_are_replaced(protocol: str, payload: bytes, hub_names: list[str], rewritten: bytes | None) -> None:
+    (part,) = split_frame(protocol, Packet(payload))
+    assert [hub_name.name for hub_name in part.hub_names] == hub_names
+    assert part.with_names(["77"] * len(hub_names)).payload == (payload if rewritten is None else rewritten)
