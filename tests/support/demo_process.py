@@ -59,7 +59,7 @@ def number(cell: str) -> int:
 
 def commands(out: str) -> list[str]:
     """Return the commands that the last page suggests."""
-    lines = out.partition("Try next\n")[2].splitlines()
+    lines = out.partition("Next commands\n")[2].splitlines()
     return [line.strip() for line in lines if line.startswith("  ")]
 
 

@@ -1,1 +1,1 @@
-"""A flower shop that speaks six protocols: a hub, those who talk through it, and what Spark makes of that."""
+"""The demonstration of `fiveways demo`: a flower shop with a hub, peers in six protocols, and a Spark report."""

@@ -1,4 +1,4 @@
-"""A small application: methods that any of the protocols can call, and a topic that ticks.
+"""A small application: methods for callers in all protocols, and a topic with regular events.
 
 fiveways serve --app fiveways.demo.app:app
 fiveways call umq+ws://localhost:7500 math.add '[2, 3]'
@@ -23,15 +23,15 @@ async def add(a: float, b: float) -> float:
 
 @app.method("text.shout")
 def shout(text: str) -> str:
-    """Say it louder. A plain function, which runs in a thread."""
+    """Return the text in capitals. A plain function runs in a thread."""
     return f"{text.upper()}!"
 
 
 @app.method("demo.countdown")
 async def countdown(start: int = 3, pause: float = 0.2) -> AsyncIterator[int]:
-    """Count down to zero; each number is a part of the answer."""
+    """Count down to zero; each number is a part of the response."""
     if start < 0:
-        raise fiveways.Fail("there is nothing below zero to count down from", name="demo.err.negative")
+        raise fiveways.Fail("cannot count down from a negative number", name="demo.err.negative")
     for number in range(start, -1, -1):
         yield number
         await asyncio.sleep(pause)
@@ -39,7 +39,7 @@ async def countdown(start: int = 3, pause: float = 0.2) -> AsyncIterator[int]:
 
 @app.method("demo.tick")
 async def tick(context: fiveways.Context, times: int = 5, pause: float = 0.2) -> int:
-    """Publish on the topic `demo.ticks`, so many times; the answer says how often."""
+    """Publish on the topic `demo.ticks`, `times` times; return the number of publications."""
     for number in range(1, times + 1):
         await context.publish("demo.ticks", {"tick": number, "of": times})
         await asyncio.sleep(pause)

@@ -1,4 +1,4 @@
-"""The stage: a folder, ports that are free, and the hub with all that it has, in a process of its own."""
+"""The directory, the ports and the hub process of a demo run."""
 
 import asyncio
 import json
@@ -19,45 +19,45 @@ from fiveways.errors import FivewaysError
 
 FOLDER_NAME: Final = "fiveways-demo"
 DEFAULT_PORTS: Final = {"http": 7500, "zmq": 7555, "mqtt": 1883}
-"""Ports that are taken if they are free."""
+"""Preferred ports."""
 _LOOPBACK: Final = "127.0.0.1"
 _TRIES: Final = 3
-"""A port that was free may be taken a moment later."""
+"""Attempts to start the hub, because another program may take a free port meanwhile."""
 _START_TIMEOUT: Final = 30.0
 _STOP_TIMEOUT: Final = 8.0
 SEGMENT_AGE: Final = 3.0
-"""Seconds after which what was written down may be read by Spark."""
+"""Seconds after which a journal segment is closed for Spark."""
 
 
 _KEPT_BYTES: Final = 256 << 20
-"""Of a demo that is kept for long, so much is remembered."""
+"""Maximum size of the journal, for a demo that runs for long."""
 
 
 class StartFailed(FivewaysError):
-    """The demo cannot begin."""
+    """The demo cannot start."""
 
 
 class BadFolder(StartFailed):
-    """The folder that was asked for cannot be used."""
+    """The given directory cannot be used."""
 
 
 @dataclass(frozen=True, slots=True)
 class RunFolder:
-    """Where all of one run lies."""
+    """The directory of one run."""
 
     path: Path
 
     @classmethod
-    def create(cls, wanted: Path | None = None) -> Self:
-        """Make a folder that no run has used: the one that is wanted, or one that is named by us; BadFolder if not."""
-        if wanted is not None:
+    def create(cls, directory: Path | None = None) -> Self:
+        """Create a new directory, at the given path or with a free name; BadFolder if that fails."""
+        if directory is not None:
             try:
-                wanted.mkdir(parents=True, exist_ok=True)
-                if any(wanted.iterdir()):
-                    raise BadFolder(f"{wanted} is not empty: name another folder, or none")
+                directory.mkdir(parents=True, exist_ok=True)
+                if any(directory.iterdir()):
+                    raise BadFolder(f"{directory} is not empty; choose another directory, or omit the option")
             except OSError as exc:
-                raise BadFolder(f"{wanted} cannot be used: {exc.strerror}") from exc
-            return cls(wanted)
+                raise BadFolder(f"{directory} cannot be used: {exc.strerror}") from exc
+            return cls(directory)
         for name in _folder_names():
             try:
                 Path(name).mkdir()
@@ -70,32 +70,32 @@ class RunFolder:
 
     @property
     def journal(self) -> Path:
-        """What the hub writes down."""
+        """The journal of the hub."""
         return self.path / "journal"
 
     @property
     def tables(self) -> Path:
-        """What Spark makes of it."""
+        """The tables of the pipeline."""
         return self.path / "tables"
 
     @property
     def report(self) -> Path:
-        """The page about it."""
+        """The report."""
         return self.path / "report.html"
 
     @property
     def schema(self) -> Path:
-        """The services as protobuf has them."""
+        """The protobuf descriptor set of the services."""
         return self.path / schema.FILE
 
     @property
     def settings(self) -> Path:
-        """The hub's."""
+        """The configuration file of the hub."""
         return self.path / "fiveways.toml"
 
     @property
     def log(self) -> Path:
-        """What the processes had to say."""
+        """Log output of all processes."""
         return self.path / "demo.log"
 
 
@@ -106,43 +106,43 @@ def _folder_names() -> Iterator[str]:
 
 @dataclass(frozen=True, slots=True)
 class Ports:
-    """Where the hub listens."""
+    """The ports of the hub."""
 
     http: int
     zmq: int
     mqtt: int
     label_service: int
-    """Where the ZeroMQ program gets its work."""
+    """The port of the ZeroMQ program."""
 
     @classmethod
-    def choose(cls, wanted: int | None, *, usual: bool) -> Self:
-        """Find ports: the usual ones where they are free, others where not; NoStage if the wanted one is taken."""
-        check_port(wanted)
+    def choose(cls, http_port: int | None, *, prefer_defaults: bool) -> Self:
+        """Choose free ports, preferably the defaults; StartFailed if the given HTTP port is in use."""
+        check_port(http_port)
         taken: set[int] = set()
 
-        def one(port: int) -> int:
-            found = port if usual and port and _is_free(port) and port not in taken else _free_port(taken)
-            taken.add(found)
-            return found
+        def choose_port(port: int) -> int:
+            chosen = port if prefer_defaults and port and _is_free(port) and port not in taken else _free_port(taken)
+            taken.add(chosen)
+            return chosen
 
-        http = wanted or one(0 if wanted == 0 else DEFAULT_PORTS["http"])
+        http = http_port or choose_port(0 if http_port == 0 else DEFAULT_PORTS["http"])
         taken.add(http)
-        return cls(http, one(DEFAULT_PORTS["zmq"]), one(DEFAULT_PORTS["mqtt"]), one(0))
+        return cls(http, choose_port(DEFAULT_PORTS["zmq"]), choose_port(DEFAULT_PORTS["mqtt"]), choose_port(0))
 
     def non_default(self) -> list[str]:
-        """Return which ports are not the usual ones, in words."""
-        named = {"http": "WebSocket and HTTP", "zmq": "ZeroMQ", "mqtt": "MQTT"}
+        """Return a sentence for each port that is not the default."""
+        labels = {"http": "WebSocket and HTTP", "zmq": "ZeroMQ", "mqtt": "MQTT"}
         return [
-            f"{named[name]} is on port {getattr(self, name)}, not {port}"
+            f"{labels[name]} is on port {getattr(self, name)}, not {port}"
             for name, port in DEFAULT_PORTS.items()
             if getattr(self, name) != port
         ]
 
 
-def check_port(wanted: int | None) -> None:
-    """Raise NoStage if the port that somebody wants is taken."""
-    if wanted and not _is_free(wanted):
-        raise StartFailed(f"port {wanted} is in use; choose another with --port, or 0 for any free port")
+def check_port(port: int | None) -> None:
+    """Raise StartFailed if the given port is in use."""
+    if port and not _is_free(port):
+        raise StartFailed(f"port {port} is in use; choose another with --port, or 0 for any free port")
 
 
 def _is_free(port: int) -> bool:
@@ -155,42 +155,42 @@ def _is_free(port: int) -> bool:
         return True
 
 
-def _free_port(but: set[int]) -> int:
+def _free_port(excluded: set[int]) -> int:
     while True:
         with socket.socket() as probe:
             probe.bind((_LOOPBACK, 0))
             port = int(probe.getsockname()[1])
-        if port not in but:
+        if port not in excluded:
             return port
 
 
 class DemoHub:
-    """The hub and the ZeroMQ program: `async with Stage(folder, port) as stage:`."""
+    """The processes of the hub and of the ZeroMQ program: `async with DemoHub(folder, port) as hub:`."""
 
     def __init__(self, folder: RunFolder, port: int | None = None) -> None:
         self._folder = folder
-        self._wanted = port
+        self._port = port
         self._running: list[Process] = []
         self.ports = Ports(0, 0, 0, 0)
 
     @property
     def endpoints(self) -> HubEndpoints:
-        """Where the hub answers."""
+        """The addresses of the hub."""
         return HubEndpoints(self.ports.http, self.ports.zmq, self.ports.mqtt, self._folder.schema)
 
     @property
     def dashboard(self) -> str:
-        """What to look at in a browser."""
+        """The URL of the dashboard."""
         return f"http://localhost:{self.ports.http}/"
 
     async def __aenter__(self) -> Self:
         self._folder.schema.write_bytes(schema.descriptor_set())
         try:
-            for number in range(_TRIES):
-                self.ports = Ports.choose(self._wanted, usual=number == 0)
+            for attempt in range(_TRIES):
+                self.ports = Ports.choose(self._port, prefer_defaults=attempt == 0)
                 self._folder.settings.write_text(hub_settings(self._folder, self.ports), encoding="utf-8")
                 if await self._start():
-                    if number:  # a port was taken after it was found free: no error, as others were tried
+                    if attempt:  # the retry succeeded, so drop the error of the first attempt from the log
                         os.truncate(self._folder.log, 0)
                     return self
                 await self._stop()
@@ -203,16 +203,16 @@ class DemoHub:
         await self._stop()
 
     async def _start(self) -> bool:
-        """Start both, and wait for the hub; say whether it is there."""
+        """Start both processes, and wait for the hub; return False if it does not start."""
         log, python = self._folder.log, sys.executable
         command = [python, "-m", "fiveways", "serve", "--config", str(self._folder.settings)]
         self._running.append(hub := await processes.start(command, log))
         command = [python, str(stamper.__file__), f"tcp://{_LOOPBACK}:{self.ports.label_service}"]
         self._running.append(await processes.start(command, log))
-        assert hub.stdout is not None  # noqa: S101  it is a pipe
+        assert hub.stdout is not None  # noqa: S101  started with a pipe
         try:
             async with asyncio.timeout(_START_TIMEOUT):
-                # It says so when all that it has is open.
+                # The hub prints this line when all ports are open.
                 while line := await hub.stdout.readline():
                     if line.startswith(b"Ctrl-C"):
                         return True
@@ -222,22 +222,22 @@ class DemoHub:
 
     async def _stop(self) -> None:
         running, self._running = self._running, []
-        await asyncio.gather(*(processes.stop(each, _STOP_TIMEOUT) for each in running))
+        await asyncio.gather(*(processes.stop(process, _STOP_TIMEOUT) for process in running))
 
     async def wait_for_exit(self) -> NoReturn:
-        """Wait until one of both has ended, which it should not: NoStage says so."""
-        ends = [asyncio.create_task(each.wait()) for each in self._running]
+        """Wait until one of the processes ends, which is an error: raise StartFailed."""
+        exits = [asyncio.create_task(process.wait()) for process in self._running]
         try:
-            await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait(exits, return_when=asyncio.FIRST_COMPLETED)
         finally:
-            for each in ends:
-                each.cancel()
-        which = "hub" if ends[0].done() and not ends[0].cancelled() else "ZeroMQ program"
-        raise StartFailed(f"the {which} has ended before its time: {_last_log_line(self._folder.log)}")
+            for task in exits:
+                task.cancel()
+        program = "hub" if exits[0].done() and not exits[0].cancelled() else "ZeroMQ program"
+        raise StartFailed(f"the {program} ended unexpectedly: {_last_log_line(self._folder.log)}")
 
 
 def hub_settings(folder: RunFolder, ports: Ports) -> str:
-    """Return the hub's settings: all that it has, for this machine alone."""
+    """Return a configuration with all features of the hub, for the loopback address."""
 
     def text(value: object) -> str:
         return json.dumps(str(value), ensure_ascii=False)
@@ -246,7 +246,7 @@ def hub_settings(folder: RunFolder, ports: Ports) -> str:
         return text(path.absolute())
 
     served = ", ".join(text(f"/{name}") for name in schema.SERVICES if name != "Greenhouse")
-    return f"""# What `fiveways demo` started its hub with; `fiveways serve --config` takes it as well.
+    return f"""# The configuration of the hub in `fiveways demo`; also usable with `fiveways serve --config`.
 [server]
 port = {ports.http}
 drain_timeout = 1.0
@@ -291,4 +291,4 @@ level = "warning"
 
 def _last_log_line(log: Path) -> str:
     lines = log.read_text(encoding="utf-8", errors="replace").splitlines() if log.exists() else []
-    return lines[-1] if lines else "it said nothing"
+    return lines[-1] if lines else "it printed nothing"

@@ -1,4 +1,4 @@
-"""The live view as it is drawn: who calls whom how often and how fast, what is published, what fails."""
+"""The live view of the demo: calls between protocols, latency, events and failures."""
 
 from collections.abc import Iterable
 from typing import Final
@@ -13,49 +13,53 @@ from fiveways.demo.stats import CALLEES, PROTOCOLS, DemoStats
 from fiveways.wire import strict_json
 
 MIN_SIZE: Final = (80, 24)
-"""Columns and rows that it needs."""
+"""Minimum columns and rows."""
 WIDE_COLUMNS: Final = 110
-"""Columns from which on there is room for more."""
-_MATRIX: Final = 1 + 2 * len(PROTOCOLS)
-"""Lines of the matrix."""
-_HEAD: Final = 4
-_MANY: Final = 100_000
-_LONG: Final = 0.1
-"""Seconds from which on tenths of a millisecond say nothing."""
+"""Minimum columns for the wide layout."""
+_MATRIX_LINES: Final = 1 + 2 * len(PROTOCOLS)
+"""Lines of the call matrix."""
+_HEAD_LINES: Final = 4
+_MAX_EXACT: Final = 100_000
+_LONG_SECONDS: Final = 0.1
+"""Seconds from which a latency is shown in seconds."""
 _BARS: Final = "▁▂▃▄▅▆▇█"
 
 
-def render_view(programme: DemoProgress, ledger: DemoStats, pace: CallRate, width: int, height: int) -> RenderableType:
-    """Return the view for a terminal of this size, no line longer and not one more."""
-    below = height - _HEAD - _MATRIX - 2
-    parts: list[RenderableType] = [*_head(programme, ledger, pace, width), _matrix(ledger, pace, width), Text()]
+def render_view(
+    progress: DemoProgress, stats: DemoStats, call_rate: CallRate, width: int, height: int
+) -> RenderableType:
+    """Return the view for a terminal of this size; it never exceeds the size."""
+    remaining = height - _HEAD_LINES - _MATRIX_LINES - 2
+    parts: list[RenderableType] = [*_head(progress, stats, call_rate, width), _matrix(stats, call_rate, width), Text()]
     if width >= WIDE_COLUMNS:
-        scenes = below // 2
-        parts.append(_two_columns(_topics(ledger, below - scenes - 2), _failures(ledger, below - scenes - 2), width))
-        parts += [Text(), *_titled("what happens", _messages(ledger, scenes - 1), width)]
+        message_lines = remaining // 2
+        parts.append(
+            _two_columns(
+                _topics(stats, remaining - message_lines - 2), _failures(stats, remaining - message_lines - 2), width
+            )
+        )
+        parts += [Text(), *_titled("latest actions", _messages(stats, message_lines - 1), width)]
     else:
-        parts.append(_two_columns(_topics(ledger, below), _failures(ledger, below), width))
+        parts.append(_two_columns(_topics(stats, remaining), _failures(stats, remaining), width))
     return Group(*parts)
 
 
-def _head(programme: DemoProgress, ledger: DemoStats, pace: CallRate, width: int) -> Iterable[Text]:
-    clock = f"{_clock(programme.elapsed)} of about {_clock(programme.seconds)}"
+def _head(progress: DemoProgress, stats: DemoStats, call_rate: CallRate, width: int) -> Iterable[Text]:
+    clock = f"{_clock(progress.elapsed)} of about {_clock(progress.seconds)}"
     title = Text.assemble(("Fiveways demo", "bold"), ": a flower shop in six protocols")
     yield _justified(title, Text(clock), width)
     steps = Text(" ► ").join(
-        Text(step.label, "bold green" if step is programme.step else "dim") for step in programme.steps
+        Text(step.label, "bold green" if step is progress.step else "dim") for step in progress.steps
     )
-    yield _justified(
-        steps, Text(f"Spark: {programme.spark_status}" if programme.spark_status else "", "magenta"), width
-    )
-    events = sum(ledger.events.values())
-    numbers = f"{ledger.calls:,} calls, {pace.total_rate():.0f}/s, {ledger.failed:,} failed, {events:,} events"
-    yield _justified(Text(numbers, "cyan"), _link(programme.dashboard), width)
+    yield _justified(steps, Text(f"Spark: {progress.spark_status}" if progress.spark_status else "", "magenta"), width)
+    events = sum(stats.events.values())
+    numbers = f"{stats.calls:,} calls, {call_rate.total_rate():.0f}/s, {stats.failed:,} failed, {events:,} events"
+    yield _justified(Text(numbers, "cyan"), _link(progress.dashboard), width)
     yield Text()
 
 
-def _matrix(ledger: DemoStats, pace: CallRate, width: int) -> Table:
-    """Return who calls whom: how often, and below that in how many milliseconds."""
+def _matrix(stats: DemoStats, call_rate: CallRate, width: int) -> Table:
+    """Return the number and the median latency of calls, by caller and callee."""
     table = Table(box=None, pad_edge=False, padding=(0, 1, 0, 0), width=width, expand=True)
     table.add_column("caller ▼  callee ►" if width >= WIDE_COLUMNS else "▼ calls ►", no_wrap=True, header_style="dim")
     for callee in CALLEES:
@@ -65,50 +69,53 @@ def _matrix(ledger: DemoStats, pace: CallRate, width: int) -> Table:
         table.add_column("", no_wrap=True)
     for caller in PROTOCOLS:
         cells = [Text.assemble((caller, "bold"), "\n", (ROLES[caller].client, "dim"))]
-        cells += [_cell(ledger, caller, callee) for callee in CALLEES]
-        cells.append(Text(f"{pace.rate(caller):.0f}", "cyan"))
+        cells += [_cell(stats, caller, callee) for callee in CALLEES]
+        cells.append(Text(f"{call_rate.rate(caller):.0f}", "cyan"))
         if width >= WIDE_COLUMNS:
-            cells.append(Text(_sparkline(pace.history(caller)[-12:]), "cyan"))
+            cells.append(Text(_sparkline(call_rate.history(caller)[-12:]), "cyan"))
         table.add_row(*cells)
     return table
 
 
-def _cell(ledger: DemoStats, caller: str, callee: str) -> Text:
-    pair = ledger.pairs.get((caller, callee))
+def _cell(stats: DemoStats, caller: str, callee: str) -> Text:
+    pair = stats.pairs.get((caller, callee))
     if pair is None or not pair.calls:
         return Text("·", "dim")
     return Text.assemble(format_count(pair.calls), "\n", (format_duration(pair.p50), "dim"))
 
 
 def format_count(number: int) -> str:
-    """Return a number in six characters at most, up to a billion."""
-    return f"{number:,}" if number < _MANY else f"{number // 1000:,}k"
+    """Return a number in at most six characters, up to a billion."""
+    return f"{number:,}" if number < _MAX_EXACT else f"{number // 1000:,}k"
 
 
 def format_duration(seconds: float | None) -> str:
-    """Return a time in seven characters at most; nothing where there is none."""
+    """Return a duration in at most seven characters; empty for None."""
     if seconds is None:
         return ""
-    return f"{seconds * 1000:.1f} ms" if seconds < _LONG else f"{seconds:.3g} s"
+    return f"{seconds * 1000:.1f} ms" if seconds < _LONG_SECONDS else f"{seconds:.3g} s"
 
 
-def _topics(ledger: DemoStats, lines: int) -> list[Text]:
-    latest = list(ledger.latest_events.items())[::-1][: max(0, lines - 1)]
-    shown = [
+def _topics(stats: DemoStats, lines: int) -> list[Text]:
+    latest = list(stats.latest_events.items())[::-1][: max(0, lines - 1)]
+    rows = [
         Text.assemble((f"{number:>5} ", "dim"), (topic, "green"), f" {_value(data)}")
         for topic, (number, data) in sorted(latest)
     ]
-    return [Text("published, and heard", "bold"), *shown]
+    return [Text("published", "bold"), *rows]
 
 
-def _failures(ledger: DemoStats, lines: int) -> list[Text]:
-    latest = list(ledger.failures)[::-1][: max(0, lines - 1)]
-    shown = [Text.assemble((each.reason, "yellow"), (f" {each.caller} ► ", "dim"), each.method) for each in latest]
-    return [Text("failed, as some do", "bold"), *shown]
+def _failures(stats: DemoStats, lines: int) -> list[Text]:
+    latest = list(stats.failures)[::-1][: max(0, lines - 1)]
+    rows = [
+        Text.assemble((failure.reason, "yellow"), (f" {failure.caller} ► ", "dim"), failure.method)
+        for failure in latest
+    ]
+    return [Text("failed calls (some on purpose)", "bold"), *rows]
 
 
-def _messages(ledger: DemoStats, lines: int) -> list[Text]:
-    return [Text(scene) for scene in list(ledger.messages)[::-1][: max(0, lines)]]
+def _messages(stats: DemoStats, lines: int) -> list[Text]:
+    return [Text(message) for message in list(stats.messages)[::-1][: max(0, lines)]]
 
 
 def _titled(title: str, lines: Iterable[Text], width: int) -> list[Text]:
@@ -120,16 +127,16 @@ def _two_columns(left: list[Text], right: list[Text], width: int) -> Table:
     table = Table.grid(padding=(0, 2, 0, 0), pad_edge=False)
     table.add_column(width=half, no_wrap=True)
     table.add_column(width=half - 2, no_wrap=True)
-    for number in range(max(len(left), len(right))):
-        first, second = (side[number] if number < len(side) else Text() for side in (left, right))
+    for index in range(max(len(left), len(right))):
+        first, second = (side[index] if index < len(side) else Text() for side in (left, right))
         table.add_row(truncate(first, half), truncate(second, half - 2))
     return table
 
 
 def _justified(left: Text, right: Text, width: int) -> Text:
     """Return a line with one text at each end."""
-    room = width - right.cell_len - 1
-    left.truncate(max(0, room), overflow="ellipsis", pad=True)
+    left_width = width - right.cell_len - 1
+    left.truncate(max(0, left_width), overflow="ellipsis", pad=True)
     return Text.assemble(left, " ", right)
 
 
@@ -138,7 +145,7 @@ def _link(url: str) -> Text:
 
 
 def truncate(text: Text, width: int) -> Text:
-    """Return what fits on one line."""
+    """Truncate a text to one line."""
     text.truncate(max(0, width), overflow="ellipsis")
     return text
 
@@ -153,5 +160,5 @@ def _clock(seconds: float) -> str:
 
 def _sparkline(numbers: list[float]) -> str:
     """Return numbers as bars of eight heights."""
-    most = max(numbers, default=0.0) or 1.0
-    return "".join(_BARS[min(len(_BARS) - 1, int(number / most * (len(_BARS) - 1)))] for number in numbers)
+    maximum = max(numbers, default=0.0) or 1.0
+    return "".join(_BARS[min(len(_BARS) - 1, int(number / maximum * (len(_BARS) - 1)))] for number in numbers)

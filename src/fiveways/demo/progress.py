@@ -1,4 +1,4 @@
-"""How far the demo is, for those who show it."""
+"""Progress of the demo, for the views."""
 
 import time
 from collections import deque
@@ -10,60 +10,60 @@ from typing import Final
 from fiveways.demo.stats import PROTOCOLS, DemoStats
 
 _HISTORY_SECONDS: Final = 30
-"""Seconds of which the pace is remembered."""
+"""Seconds of call rates to keep."""
 _AVERAGE_SECONDS: Final = 3
-"""Seconds over which it is taken."""
+"""Seconds for the average of a rate."""
 
 
 class DemoStep(Enum):
-    """What is done now, as it is told."""
+    """The steps of a run, with their descriptions."""
 
     HUB = "starting the hub"
     TRAFFIC = "traffic"
     JOURNAL = "closing the journal"
-    TABLES = "Spark makes tables"
-    REPORT = "Spark's tables become a report"
+    TABLES = "Spark builds tables"
+    REPORT = "Spark builds the report"
 
     @property
     def label(self) -> str:
-        """The same in a word."""
+        """The step in one word."""
         return self.name.lower()
 
 
 @dataclass(slots=True)
 class DemoProgress:
-    """The plan of one run, and where it stands."""
+    """The plan of a run, and its current state."""
 
     seconds: float
-    """How long all of it takes, about."""
+    """The approximate duration of the run."""
     steps: tuple[DemoStep, ...]
     started_at: float = field(default_factory=time.monotonic)
     step: DemoStep = DemoStep.HUB
     dashboard: str = ""
     spark_status: str = ""
-    """What Spark does, in a word or two; nothing without it."""
+    """The status of Spark; empty without Spark."""
     notes: list[str] = field(default_factory=list)
-    """What is not as usual, in sentences."""
+    """Notes for the user, as sentences."""
 
     @property
     def elapsed(self) -> float:
-        """Seconds since the beginning."""
+        """Seconds since the start."""
         return time.monotonic() - self.started_at
 
 
 class CallRate:
-    """Calls a second, made from the ledger's totals."""
+    """Calls per second, from samples of the total counts."""
 
-    def __init__(self, ledger: DemoStats) -> None:
-        self._stats = ledger
+    def __init__(self, stats: DemoStats) -> None:
+        self._stats = stats
         self._samples: deque[tuple[float, dict[str, int]]] = deque(maxlen=_HISTORY_SECONDS + 1)
 
     def sample(self, now: float) -> None:
-        """Take the totals, once a second or so."""
+        """Record the current totals; to be called about once per second."""
         self._samples.append((now, {protocol: self._stats.calls_of(protocol) for protocol in PROTOCOLS}))
 
     def rate(self, protocol: str) -> float:
-        """Return how many calls a second one protocol made in the latest seconds."""
+        """Return the recent calls per second of one protocol."""
         samples = list(self._samples)[-_AVERAGE_SECONDS - 1 :]
         if len(samples) < 2:
             return 0.0
@@ -71,11 +71,11 @@ class CallRate:
         return (after[protocol] - before[protocol]) / max(last - first, 1e-3)
 
     def total_rate(self) -> float:
-        """Return how many all of them made."""
+        """Return the recent calls per second of all protocols."""
         return sum(map(self.rate, PROTOCOLS))
 
     def history(self, protocol: str) -> list[float]:
-        """Return the pace from look to look, the latest at the end."""
+        """Return the call rate between consecutive samples, oldest first."""
         samples = list(self._samples)
         return [
             (after[protocol] - before[protocol]) / max(last - first, 1e-3)

@@ -1,7 +1,7 @@
-"""The shop's services as protobuf describes them: what MQTT's side of the demo is typed by.
+"""Protobuf schema of the shop's services, for the MQTT peers of the demo.
 
-The descriptor set is made here, as protoc would make it from a .proto file. It lies in the demo's folder, where
-`fiveways call mqtt-rpc+mqtt://... --schema` finds it too.
+The descriptor set is built here instead of by protoc. It is stored in the directory of the run, for
+`fiveways call mqtt-rpc+mqtt://... --schema`.
 """
 
 from collections.abc import Mapping
@@ -45,7 +45,7 @@ _SERVICES: Final[Mapping[str, Mapping[str, tuple[str, str]]]] = {
     "Orders": {"Place": ("Sale", "Order"), "Arrange": ("Sale", "Order")},
     "Labels": {"Stamp": ("Text", "Stamped")},
 }
-"""Each method with its request and its answer."""
+"""Methods of each service, with the types of request and response."""
 SERVICES: Final = tuple(_SERVICES)
 
 
@@ -59,19 +59,21 @@ def descriptor_set() -> bytes:
 
 def _message(name: str, fields: Mapping[str, str]) -> DescriptorProto:
     message = DescriptorProto(name=name)
-    for number, (field, kind) in enumerate(fields.items(), 1):
-        message.field.add(name=field, number=number, type=_FIELD_TYPES[kind], label=FieldDescriptorProto.LABEL_OPTIONAL)
+    for number, (field, type_name) in enumerate(fields.items(), 1):
+        message.field.add(
+            name=field, number=number, type=_FIELD_TYPES[type_name], label=FieldDescriptorProto.LABEL_OPTIONAL
+        )
     return message
 
 
 def _service(name: str, methods: Mapping[str, tuple[str, str]]) -> ServiceDescriptorProto:
     service = ServiceDescriptorProto(name=name)
-    for method, (request, answer) in methods.items():
-        streams, _, kind = answer.rpartition(" ")
+    for method, (request, response) in methods.items():
+        streams, _, type_name = response.rpartition(" ")
         service.method.add(
             name=method,
             input_type=f".{PACKAGE}.{request}",
-            output_type=f".{PACKAGE}.{kind}",
+            output_type=f".{PACKAGE}.{type_name}",
             server_streaming=bool(streams),
         )
     return service

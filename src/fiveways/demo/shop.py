@@ -1,4 +1,4 @@
-"""Who is in the shop: one service and one client in each protocol, and what the services do."""
+"""Roles and services of the shop: one service and one client per protocol."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -14,29 +14,29 @@ from fiveways.client.peer import Peer
 from fiveways.demo.stats import DemoStats
 
 PRICES: Final = {"rose": 2.5, "tulip": 1.2, "violet": 3.1, "fern": 4.0, "orchid": 12.0}
-"""What is sold, and for how much."""
+"""Items and their prices."""
 BEDS: Final = 4
 MEASURED_BEDS: Final = (1, 2)
-"""The beds with a thermometer."""
+"""Beds with a thermometer."""
 ARRANGING_SECONDS: Final = 0.3
-"""Seconds that a bouquet takes."""
+"""Duration of the method `orders.arrange`, in seconds."""
 NEWS_TOPIC: Final = "shop.news"
 OPEN_TOPIC: Final = "shop.open"
 SENSORS_PATTERN: Final = "sensors.*.temperature"
 PACKING_QUEUE: Final = "packing"
-"""The queue of orders to be packed."""
+"""Work queue of orders to pack."""
 
 
 @dataclass(frozen=True, slots=True)
 class ShopRole:
-    """One of the cast."""
+    """The client and the service of one protocol."""
 
     client: str
-    """Who calls."""
+    """Name of the client."""
     service: str
-    """Who is called."""
+    """Name of the service."""
     namespace: str
-    """Under which its methods are."""
+    """Prefix of the service's methods."""
 
 
 ROLES: Final = {
@@ -51,7 +51,7 @@ ROLES: Final = {
 
 
 def front_app() -> App:
-    """Return what the shop's front does (umq)."""
+    """Return the methods of the shop front (umq)."""
     app, numbers = App(), count(1)
 
     @app.method("Front.Show")
@@ -63,24 +63,24 @@ def front_app() -> App:
 
 
 def till_app() -> App:
-    """Return what the old till does (umq36)."""
+    """Return the methods of the old till (umq36)."""
     app, numbers = App(), count(1)
 
     @app.method("Till.Ring")
     async def ring(item: str, count: int = 1) -> dict[str, object]:
-        """Ring up a sale; what is not sold here fails."""
+        """Ring up a sale; fails for unknown items."""
         return {"number": next(numbers), "total": round(_price(item) * count, 2)}
 
     return app
 
 
 def books_app() -> App:
-    """Return what the bookkeeper's program does (lrpm, JSON)."""
+    """Return the methods of the books (lrpm, JSON)."""
     app, numbers, balance = App(), count(1), 0.0
 
     @app.method("books.enter")
-    async def enter(text: str = "", amount: float = 0.0) -> dict[str, object]:  # noqa: ARG001  it is journaled
-        """Enter an amount, and tell the balance."""
+    async def enter(text: str = "", amount: float = 0.0) -> dict[str, object]:  # noqa: ARG001  recorded in the journal
+        """Enter an amount, and return the balance."""
         nonlocal balance
         balance += amount
         return {"balance": round(balance, 2), "entries": next(numbers)}
@@ -89,37 +89,37 @@ def books_app() -> App:
 
 
 def prices_app() -> App:
-    """Return what the price list does (lrpm, CBOR)."""
+    """Return the methods of the price list (lrpm, CBOR)."""
     app = App()
 
     @app.method("prices.quote")
     async def quote(item: str) -> dict[str, object]:
-        """Tell what a flower costs."""
+        """Return the price of an item."""
         return {"item": item, "price": _price(item)}
 
     @app.method("prices.history")
     async def history(item: str) -> AsyncIterator[dict[str, object]]:
-        """Tell what it cost, week by week: an answer in parts."""
+        """Return earlier prices as a stream."""
         for week in range(5):
             yield {"item": item, "price": round(_price(item) * (1 - week / 20), 2)}
 
     @app.method("prices.appraise")
     async def appraise(context: Context, item: str) -> Reply:
-        """Say what a photograph is worth, and send back its thumbnail: attachments both ways."""
+        """Appraise photographs, and return thumbnails: attachments in both directions."""
         photographs = await context.attachments()
-        thumbnails = [sha256(each).digest() for each in photographs]
+        thumbnails = [sha256(photograph).digest() for photograph in photographs]
         return Reply({"item": item, "bytes": sum(map(len, photographs))}, thumbnails)
 
     return app
 
 
-def orders_app(ledger: DemoStats, desk: Peer) -> App:
-    """Return what the order desk does (nq); it calls back over its own connection."""
+def orders_app(stats: DemoStats, desk: Peer) -> App:
+    """Return the methods of the order desk (nq), which uses its own connection for callbacks."""
     app, numbers = App(), count(1)
 
     @app.method("orders.place")
     async def place(item: str, count: int = 1) -> dict[str, object]:
-        """Take an order, and have it packed."""
+        """Place an order; each fifth goes to the packing queue."""
         number = next(numbers)
         if number % 5 == 0:
             await desk.push(PACKING_QUEUE, {"order": number, "item": item, "count": count})
@@ -127,7 +127,7 @@ def orders_app(ledger: DemoStats, desk: Peer) -> App:
 
     @app.method("orders.arrange")
     async def arrange(context: Context, item: str, count: int = 1) -> dict[str, object]:
-        """Bind a bouquet, which takes a while, and tell how far it is."""
+        """Arrange a bouquet, with progress."""
         for done in range(1, 4):
             await asyncio.sleep(ARRANGING_SECONDS / 3)
             context.progress({"done": done, "total": 3}, "binding")
@@ -135,23 +135,23 @@ def orders_app(ledger: DemoStats, desk: Peer) -> App:
 
     @app.method("orders.notify")
     async def notify(token: str) -> str:
-        """Call back whoever left a token, once."""
+        """Call a callback once."""
         await desk.call(f"callback.{token}", ["your order is on its way"], timeout=5.0)
-        ledger.callbacks += 1
+        stats.callbacks += 1
         return "called back"
 
     return app
 
 
 class Greenhouse:
-    """The device behind the MQTT broker, as the schema has it."""
+    """The device behind the MQTT broker, with the methods of the schema."""
 
-    def __init__(self, kinds: Any) -> None:  # noqa: ANN401  protobuf makes the classes
-        self._types = kinds
+    def __init__(self, service_types: Any) -> None:  # noqa: ANN401  classes generated by protobuf
+        self._types = service_types
         self._moisture = dict.fromkeys(range(1, BEDS + 1), 40.0)
 
     def temperature(self, bed: int, moment: float) -> float:
-        """Return how warm it is: up and down within a minute."""
+        """Return the temperature, which varies within a minute."""
         return round(20 + bed + abs(moment % 60 - 30) / 10, 1)
 
     def _reading(self, bed: int) -> Any:  # noqa: ANN401
@@ -160,17 +160,17 @@ class Greenhouse:
         return self._types.methods["Measure"].response(bed=bed, temperature=20.0 + bed, moisture=self._moisture[bed])
 
     async def measure(self, request: Any) -> Any:  # noqa: ANN401
-        """Tell how a bed is."""
+        """Return the reading of a bed."""
         return self._reading(request.bed)
 
     async def water(self, request: Any) -> Any:  # noqa: ANN401
-        """Water a bed, which dries by itself."""
+        """Water a bed, and return its reading."""
         self._reading(request.bed)
         self._moisture[request.bed] = 40 + (self._moisture[request.bed] + request.litres) % 40
         return self._reading(request.bed)
 
     async def watch(self, request: Any) -> Any:  # noqa: ANN401
-        """Tell how a bed is, three times."""
+        """Return three readings of a bed as a stream."""
         for _ in range(3):
             yield self._reading(request.bed)
 

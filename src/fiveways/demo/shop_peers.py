@@ -1,4 +1,4 @@
-"""Everybody who takes part: connected in their protocols, offering what they do, hearing what is published."""
+"""All peers of the demo: their connections, services and subscriptions."""
 
 import asyncio
 import time
@@ -25,12 +25,12 @@ from fiveways.schemas import load_services
 _MEASURE_INTERVAL: Final = 0.5
 _MAX_ERRORS: Final = 20
 _MESSAGE_INTERVAL: Final = 10
-"""Of so many packed orders one is told of."""
+"""One packed order in this number is shown."""
 
 
 @dataclass(frozen=True, slots=True)
 class HubEndpoints:
-    """Where the hub answers, and what its services look like."""
+    """The ports of the hub, and the schema of its MQTT services."""
 
     http: int
     """The port for WebSocket and HTTP."""
@@ -38,8 +38,8 @@ class HubEndpoints:
     mqtt: int
     schema: Path
 
-    def url(self, way: str) -> str:
-        """Return where a peer of a protocol connects to."""
+    def url(self, protocol: str) -> str:
+        """Return the URL for a peer of a protocol."""
         return {
             "umq": f"umq+ws://127.0.0.1:{self.http}",
             "umq36": f"umq36+ws://127.0.0.1:{self.http}",
@@ -48,31 +48,31 @@ class HubEndpoints:
             "nq": f"nq+ws://127.0.0.1:{self.http}",
             "nq over ZeroMQ": f"nq+zmq://127.0.0.1:{self.zmq}",
             "mqtt-rpc": f"mqtt://127.0.0.1:{self.mqtt}",
-        }[way]
+        }[protocol]
 
 
 class ShopPeers:
-    """All of them, from the first to come in to the last to leave: `async with Company(places, ledger) as company:`."""
+    """All services and clients: `async with ShopPeers(endpoints, stats) as peers:`."""
 
-    def __init__(self, places: HubEndpoints, ledger: DemoStats) -> None:
-        self._endpoints = places
-        self._stats = ledger
+    def __init__(self, endpoints: HubEndpoints, stats: DemoStats) -> None:
+        self._endpoints = endpoints
+        self._stats = stats
         self._stack = AsyncExitStack()
         self._tasks: list[asyncio.Task[None]] = []
         self.clients: list[DemoClient] = []
         self.errors: deque[str] = deque(maxlen=_MAX_ERRORS)
-        """What went wrong that is no part of the show, the latest of it."""
+        """The latest unexpected errors."""
         self.is_paused = asyncio.Event()
-        """While it is set, nothing is measured."""
+        """While set, no temperatures are published."""
 
     async def __aenter__(self) -> Self:
         try:
             await asyncio.gather(*map(self._serve, PROTOCOLS))
-            found = await asyncio.gather(*map(self._connect_client, PROTOCOLS))
+            clients = await asyncio.gather(*map(self._connect_client, PROTOCOLS))
         except BaseException:
             await self._close()
             raise
-        self.clients += found
+        self.clients += clients
         return self
 
     async def __aexit__(self, *_: object) -> None:
@@ -84,16 +84,16 @@ class ShopPeers:
         await asyncio.gather(*self._tasks, return_exceptions=True)
         await self._stack.aclose()
 
-    def _run_in_background(self, work: Coroutine[Any, Any, None], what: str) -> None:
-        """Have something done for as long as the show is on; if it ends with an error, that is trouble."""
+    def _run_in_background(self, coroutine: Coroutine[Any, Any, None], description: str) -> None:
+        """Run a coroutine until the end of the demo, and record its errors."""
 
-        async def kept() -> None:
+        async def run() -> None:
             try:
-                await work
+                await coroutine
             except FivewaysError as exc:
-                self.errors.append(f"{what}: {exc}")
+                self.errors.append(f"{description}: {exc}")
 
-        self._tasks.append(asyncio.create_task(kept(), name=f"fiveways.demo.{what}"))
+        self._tasks.append(asyncio.create_task(run(), name=f"fiveways.demo.{description}"))
 
     # Services.
 
@@ -102,26 +102,26 @@ class ShopPeers:
             await self._serve_greenhouse()
             return
         peer = await self._connect_peer(protocol)
-        made: dict[str, App] = {
+        apps: dict[str, App] = {
             "umq": shop.front_app(),
             "umq36": shop.till_app(),
             "lrpm-json": shop.books_app(),
             "lrpm-cbor": shop.prices_app(),
             "nq": shop.orders_app(self._stats, peer),
         }
-        await peer.serve(made[protocol])
+        await peer.serve(apps[protocol])
         if protocol == "lrpm-json":
             self._run_in_background(self._pull_orders(peer), "packing")
 
     async def _serve_greenhouse(self) -> None:
         device = await self._connect_device()
-        known = load_services([self._endpoints.schema])[f"{schema.PACKAGE}.Greenhouse"]
-        greenhouse = shop.Greenhouse(known)
-        await self._stack.enter_async_context(device.serve(known, greenhouse))
+        service = load_services([self._endpoints.schema])[f"{schema.PACKAGE}.Greenhouse"]
+        greenhouse = shop.Greenhouse(service)
+        await self._stack.enter_async_context(device.serve(service, greenhouse))
         self._run_in_background(self._publish_temperatures(device, greenhouse), "measuring")
 
     async def _publish_temperatures(self, device: MqttPeer, greenhouse: shop.Greenhouse) -> None:
-        """Publish how warm each bed is."""
+        """Publish the temperatures of all measured beds."""
         while True:
             await asyncio.sleep(_MEASURE_INTERVAL)
             if self.is_paused.is_set():
@@ -131,7 +131,7 @@ class ShopPeers:
                 self._stats.publications += 1
 
     async def _pull_orders(self, peer: Peer) -> None:
-        """Take orders from the queue, one after the other."""
+        """Handle the jobs of the packing queue."""
         while True:
             async with peer.pull(shop.PACKING_QUEUE) as job:
                 self._stats.jobs += 1
@@ -149,12 +149,12 @@ class ShopPeers:
                 "news by MQTT",
             )
         else:
-            # Of the two ways that NQ's peers go, services take the one and clients the other.
+            # NQ services use WebSocket, NQ clients ZeroMQ.
             peer = await self._connect_peer("nq over ZeroMQ" if protocol == "nq" else protocol)
             for pattern in (shop.SENSORS_PATTERN, shop.NEWS_TOPIC):
                 events = await self._stack.enter_async_context(peer.subscribe(pattern))
                 self._run_in_background(self._count_events(protocol, events), f"news by {protocol}")
-        return DemoClient(protocol, peer, self._stats, Random(protocol))  # noqa: S311  a show is no secret
+        return DemoClient(protocol, peer, self._stats, Random(protocol))  # noqa: S311  not for security
 
     async def _count_events(self, protocol: str, events: Subscription) -> None:
         async for event in events:
@@ -166,8 +166,8 @@ class ShopPeers:
 
     # Connections.
 
-    async def _connect_peer(self, way: str) -> Peer:
-        return await self._stack.enter_async_context(connect(self._endpoints.url(way)))
+    async def _connect_peer(self, protocol: str) -> Peer:
+        return await self._stack.enter_async_context(connect(self._endpoints.url(protocol)))
 
     async def _connect_device(self) -> MqttPeer:
         opening = connect_mqtt(self._endpoints.url("mqtt-rpc"), schema=[self._endpoints.schema])

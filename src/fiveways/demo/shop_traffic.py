@@ -1,4 +1,4 @@
-"""The show: everybody greets everybody, and then calls go to and fro at an easy pace."""
+"""Traffic of the demo: each client calls each service once, then random actions at a steady rate."""
 
 import asyncio
 from contextlib import suppress
@@ -10,24 +10,27 @@ from fiveways.demo.stats import CALLEES, DemoStats
 from fiveways.errors import FivewaysError
 
 FULL_RATE: Final = 100.0
-"""Things that all clients together do each second, while somebody looks at the numbers."""
+"""Actions per second of all clients during the traffic step."""
 IDLE_RATE: Final = 5.0
-"""And when all is told, so that the dashboard lives."""
+"""Actions per second with --keep, after the report."""
 _MAX_IN_FLIGHT: Final = 30
-"""Things that one client has under way at once; beyond them it waits."""
+"""Maximum concurrent actions per client."""
 _FINISH_TIMEOUT: Final = 12.0
-"""Seconds for what is under way to end."""
+"""Seconds for running actions to end."""
 
 
 class ShopTraffic:
-    """What the clients of a company do."""
+    """Drives the clients of the shop."""
 
-    def __init__(self, company: ShopPeers, ledger: DemoStats) -> None:
-        self._peers = company
-        self._stats = ledger
+    def __init__(self, peers: ShopPeers, stats: DemoStats) -> None:
+        self._peers = peers
+        self._stats = stats
 
     async def call_every_service(self) -> None:
-        """Let every client call every service once, one client after the other, and then do each thing that it does."""
+        """Call every service from every client, one client after the other.
+
+        Then run each action of each client once.
+        """
         for client in self._peers.clients:
             for callee in CALLEES:
                 if (client.protocol, callee) != ("mqtt-rpc", "mqtt-rpc"):
@@ -35,38 +38,38 @@ class ShopTraffic:
         await asyncio.gather(*(client.run_each_action() for client in self._peers.clients))
 
     async def run(self, rate: float, seconds: float | None) -> None:
-        """Let all clients do `rate` things a second together, for so long or for ever; what was begun is finished."""
+        """Run `rate` random actions per second, for `seconds` or until cancelled; then wait for running actions."""
         self._peers.is_paused.clear()
-        pause, over = len(self._peers.clients) / rate, asyncio.Event()
+        interval, stop_event = len(self._peers.clients) / rate, asyncio.Event()
         async with asyncio.TaskGroup() as group:
             for client in self._peers.clients:
-                group.create_task(self._run_client(client, pause, over))
+                group.create_task(self._run_client(client, interval, stop_event))
             if seconds is not None:
                 await asyncio.sleep(seconds)
-                over.set()
+                stop_event.set()
 
     def pause(self) -> None:
-        """Let nothing more be said."""
+        """Pause the background publications."""
         self._peers.is_paused.set()
 
-    async def _run_client(self, client: DemoClient, pause: float, over: asyncio.Event) -> None:
-        under_way: set[asyncio.Task[None]] = set()
+    async def _run_client(self, client: DemoClient, interval: float, stop_event: asyncio.Event) -> None:
+        running: set[asyncio.Task[None]] = set()
         try:
-            while not over.is_set():
-                if len(under_way) < _MAX_IN_FLIGHT:
+            while not stop_event.is_set():
+                if len(running) < _MAX_IN_FLIGHT:
                     task = asyncio.create_task(self._run_action(client))
-                    under_way.add(task)
-                    task.add_done_callback(under_way.discard)
+                    running.add(task)
+                    task.add_done_callback(running.discard)
                 with suppress(TimeoutError):
-                    await asyncio.wait_for(over.wait(), client.next_delay(pause))
-            if under_way:
-                await asyncio.wait(under_way, timeout=_FINISH_TIMEOUT)
+                    await asyncio.wait_for(stop_event.wait(), client.next_delay(interval))
+            if running:
+                await asyncio.wait(running, timeout=_FINISH_TIMEOUT)
         finally:
-            for task in under_way:
+            for task in running:
                 task.cancel()
 
     async def _run_action(self, client: DemoClient) -> None:
         try:
             await client.run_random_action()
-        except FivewaysError as exc:  # of what is no call: a publication, a token
+        except FivewaysError as exc:  # from publications and callbacks; failed calls are counted elsewhere
             self._peers.errors.append(f"{client.name}: {exc}")

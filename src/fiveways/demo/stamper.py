@@ -1,6 +1,6 @@
-"""A plain ZeroMQ program that knows nothing of the hub: it stamps labels, JSON in and JSON out.
+"""A plain ZeroMQ program that stamps labels, with JSON requests and responses.
 
-The hub gives it the work of the method `labels.stamp` (`zmq.targets`). It could as well be written in C.
+It does not know the hub, which sends it the calls of `labels.stamp` (`zmq.targets`). It could as well be written in C.
 """
 
 import json
@@ -11,12 +11,12 @@ import zmq
 
 
 def main(endpoint: str) -> None:
-    """Answer whoever asks, until the process is ended."""
+    """Respond to requests until the process is ended."""
     with zmq.Context() as context, context.socket(zmq.REP) as socket:
         socket.connect(endpoint)
         while True:
-            asked = json.loads(socket.recv())
-            text = str(asked.get("text", "")) if isinstance(asked, dict) else str(asked)
+            request = json.loads(socket.recv())
+            text = str(request.get("text", "")) if isinstance(request, dict) else str(request)
             socket.send(json.dumps({"text": text.upper(), "code": f"{zlib.crc32(text.encode()):08x}"}).encode())
 
 

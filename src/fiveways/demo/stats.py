@@ -1,4 +1,4 @@
-"""What was seen: every call by who made it and who took it, how long it took, what failed, what was published."""
+"""Statistics of the demo: calls by caller and callee, latency, failures and events."""
 
 import time
 from collections import Counter, deque
@@ -11,15 +11,15 @@ from typing import Final
 from fiveways.errors import CallError, CallFailed, CallLost, CallTimeout, Cancelled, ConnectionLost, NotExecuted
 
 PROTOCOLS: Final = ("umq", "umq36", "lrpm-json", "lrpm-cbor", "mqtt-rpc", "nq")
-"""What is spoken to the hub."""
+"""Protocols of the clients."""
 CALLEES: Final = (*PROTOCOLS, "zmq")
-"""And to whom calls go: a plain ZeroMQ program takes some too."""
+"""Protocols of the callees, with the plain ZeroMQ program."""
 NO_CALLEE: Final = "nobody"
-"""Who takes a call of a method that there is not."""
+"""The callee of a call without a registration."""
 _MAX_SAMPLES: Final = 200
-"""Calls of one pair whose times are remembered."""
+"""Latencies to keep per pair."""
 _MAX_LINES: Final = 40
-"""Failures, topics and scenes that are remembered."""
+"""Failures, topics and messages to keep."""
 _REASONS: Final = {
     CallFailed: "raised",
     CallTimeout: "timeout",
@@ -31,7 +31,7 @@ _REASONS: Final = {
 
 @dataclass(frozen=True, slots=True)
 class CallFailure:
-    """One call that had no result."""
+    """A call without a result."""
 
     caller: str
     callee: str
@@ -47,101 +47,101 @@ class CallPair:
     calls: int = 0
     failed: int = 0
     latest_seconds: deque[float] = field(default_factory=lambda: deque(maxlen=_MAX_SAMPLES))
-    """Seconds of the latest that had a result."""
+    """Latencies of the latest calls with a result, in seconds."""
 
     @property
     def p50(self) -> float | None:
-        """Half of the latest took no longer."""
+        """The median of the latest latencies."""
         return median(self.latest_seconds) if self.latest_seconds else None
 
 
 @dataclass(slots=True)
 class CallOutcome:
-    """One call, for who makes it."""
+    """The outcome of a call, for its caller."""
 
     has_result: bool = False
 
 
 class DemoStats:
-    """Numbers of one show. Bounded: it may go on for days."""
+    """Statistics of one run, with bounded memory."""
 
     def __init__(self) -> None:
         self.pairs: dict[tuple[str, str], CallPair] = {}
         self.reasons: Counter[str] = Counter()
         self.events: Counter[str] = Counter()
-        """Events that came, by the subscriber's protocol."""
+        """Received events, by protocol of the subscriber."""
         self.publications = 0
         self.callbacks = 0
         self.jobs = 0
         self.latest_events: dict[str, tuple[int, object]] = {}
-        """How often something came on each, and what came last; the latest at the end."""
+        """Number of events and latest value by topic; the latest topic is last."""
         self.failures: deque[CallFailure] = deque(maxlen=_MAX_LINES)
         self.messages: deque[str] = deque(maxlen=_MAX_LINES)
         self.first_call_at: float | None = None
-        """When the first answer came, by the monotonic clock."""
+        """Time of the first response, by the monotonic clock."""
 
     @contextmanager
     def count_call(self, caller: str, callee: str, method: str) -> Iterator["CallOutcome"]:
-        """Count one call, and how it ends; one that fails as calls do has ended well enough for the show."""
-        pair, counted = self.pairs.setdefault((caller, callee), CallPair()), CallOutcome()
+        """Count a call and its outcome; failures of the call are suppressed."""
+        pair, outcome = self.pairs.setdefault((caller, callee), CallPair()), CallOutcome()
         pair.calls += 1
-        began = time.monotonic()
+        started_at = time.monotonic()
         try:
-            yield counted
+            yield outcome
         except (CallError, ConnectionLost) as exc:
             pair.failed += 1
             reason = reason_of(exc)
             self.reasons[reason] += 1
             self.failures.append(CallFailure(caller, callee, method, reason, str(exc)))
         else:
-            counted.has_result = True
+            outcome.has_result = True
             now = time.monotonic()
-            pair.latest_seconds.append(now - began)
+            pair.latest_seconds.append(now - started_at)
             if self.first_call_at is None:
                 self.first_call_at = now
 
     def count_event(self, protocol: str, topic: str, data: object) -> None:
-        """Count one event."""
+        """Count an event."""
         self.events[protocol] += 1
         number, _ = self.latest_events.pop(topic, (0, None))
         self.latest_events[topic] = number + 1, data
         if len(self.latest_events) > _MAX_LINES:
             del self.latest_events[next(iter(self.latest_events))]
 
-    def add_message(self, scene: str) -> None:
-        """Keep what somebody may like to read."""
-        self.messages.append(scene)
+    def add_message(self, message: str) -> None:
+        """Add a message for the live view."""
+        self.messages.append(message)
 
     @property
     def calls(self) -> int:
-        """All calls."""
+        """Number of calls."""
         return sum(pair.calls for pair in self.pairs.values())
 
     @property
     def failed(self) -> int:
-        """Those without a result."""
+        """Number of calls without a result."""
         return sum(pair.failed for pair in self.pairs.values())
 
     def calls_of(self, caller: str) -> int:
-        """Return the calls of one protocol."""
-        return sum(pair.calls for (who, _), pair in self.pairs.items() if who == caller)
+        """Return the number of calls from one protocol."""
+        return sum(pair.calls for (protocol, _), pair in self.pairs.items() if protocol == caller)
 
     def missing_pairs(self) -> list[tuple[str, str]]:
-        """Return who has not called whom with a result yet, of those who can.
+        """Return the pairs of caller and callee without a successful call.
 
-        Behind one broker, services and callers meet without the hub.
+        Peers behind the same MQTT broker call each other without the hub.
         """
         return [
             (caller, callee)
             for caller in PROTOCOLS
             for callee in CALLEES
             if (caller, callee) != ("mqtt-rpc", "mqtt-rpc")
-            and not getattr(self.pairs.get((caller, callee)), "latest_seconds", None)
+            and not self.pairs.get((caller, callee), CallPair()).latest_seconds
         ]
 
 
 def reason_of(exc: BaseException) -> str:
-    """Return why a call had no result, in a word or two."""
+    """Return the reason of a failed call, in one or two words."""
     if isinstance(exc, NotExecuted):
         return exc.reason.text
-    return next((word for kind, word in _REASONS.items() if isinstance(exc, kind)), "lost")
+    return next((reason for error_class, reason in _REASONS.items() if isinstance(exc, error_class)), "lost")

@@ -1,4 +1,4 @@
-"""Two ways to show a run: a screen that changes, for who sits in front of it, and lines for everybody else."""
+"""Views of a run: a live screen on a terminal, else lines."""
 
 import asyncio
 import os
@@ -14,19 +14,19 @@ from fiveways.demo.live_view import MIN_SIZE, render_view
 from fiveways.demo.progress import CallRate, DemoProgress, DemoStep
 from fiveways.demo.stats import PROTOCOLS, DemoStats
 
-_LOOK_EVERY: Final = 1.0
-"""Seconds between two looks at the numbers."""
-_DRAW_EVERY: Final = 0.25
-_SAY_EVERY: Final = 5.0
+_SAMPLE_INTERVAL: Final = 1.0
+"""Seconds between two samples of the call rate."""
+_DRAW_INTERVAL: Final = 0.25
+_STATUS_INTERVAL: Final = 5.0
 
 
 class View(ABC):
-    """Shows a run from the beginning to the end: `async with view_for(...):`."""
+    """A view of a run: `async with create_view(...):`."""
 
-    def __init__(self, programme: DemoProgress, ledger: DemoStats) -> None:
-        self._progress = programme
-        self._stats = ledger
-        self._rate = CallRate(ledger)
+    def __init__(self, progress: DemoProgress, stats: DemoStats) -> None:
+        self._progress = progress
+        self._stats = stats
+        self._rate = CallRate(stats)
         self._tasks: list[asyncio.Task[None]] = []
 
     async def __aenter__(self) -> Self:
@@ -43,18 +43,18 @@ class View(ABC):
     async def _sample_rates(self) -> None:
         while True:
             self._rate.sample(time.monotonic())
-            await asyncio.sleep(_LOOK_EVERY)
+            await asyncio.sleep(_SAMPLE_INTERVAL)
 
     @abstractmethod
     async def _run(self) -> None:
-        """Show it until nobody looks any more."""
+        """Update the view until cancelled."""
 
 
 class ScreenView(View):
-    """The whole terminal, drawn anew four times a second."""
+    """The live view on the whole terminal, drawn four times per second."""
 
-    def __init__(self, programme: DemoProgress, ledger: DemoStats, console: Console) -> None:
-        super().__init__(programme, ledger)
+    def __init__(self, progress: DemoProgress, stats: DemoStats, console: Console) -> None:
+        super().__init__(progress, stats)
         self._console = console
 
     async def _run(self) -> None:
@@ -62,28 +62,28 @@ class ScreenView(View):
             while True:
                 width, height = self._console.size
                 live.update(render_view(self._progress, self._stats, self._rate, width, height), refresh=True)
-                await asyncio.sleep(_DRAW_EVERY)
+                await asyncio.sleep(_DRAW_INTERVAL)
 
 
 class LineView(View):
-    """A line for each step, and every few seconds one with numbers."""
+    """A line per step, and a status line every few seconds."""
 
-    def __init__(self, programme: DemoProgress, ledger: DemoStats) -> None:
-        super().__init__(programme, ledger)
+    def __init__(self, progress: DemoProgress, stats: DemoStats) -> None:
+        super().__init__(progress, stats)
         self._printed_notes = 0
 
     async def _run(self) -> None:
         step: DemoStep | None = None
-        spoken = 0.0
+        printed_at = 0.0
         while True:
             self._print_notes()
             if self._progress.step is not step:
-                step, spoken = self._progress.step, time.monotonic()
+                step, printed_at = self._progress.step, time.monotonic()
                 self._print(step.value)
-            elif time.monotonic() - spoken >= _SAY_EVERY:
-                spoken = time.monotonic()
+            elif time.monotonic() - printed_at >= _STATUS_INTERVAL:
+                printed_at = time.monotonic()
                 self._print(self._status_line())
-            await asyncio.sleep(_DRAW_EVERY)
+            await asyncio.sleep(_DRAW_INTERVAL)
 
     async def __aexit__(self, *args: object) -> None:
         await super().__aexit__(*args)
@@ -95,22 +95,22 @@ class LineView(View):
         self._printed_notes = len(self._progress.notes)
 
     def _status_line(self) -> str:
-        ledger, pace = self._stats, self._rate
-        shares = ", ".join(f"{protocol} {pace.rate(protocol):.0f}" for protocol in PROTOCOLS)
+        stats, call_rate = self._stats, self._rate
+        rates = ", ".join(f"{protocol} {call_rate.rate(protocol):.0f}" for protocol in PROTOCOLS)
         spark = f"; Spark: {self._progress.spark_status}" if self._progress.spark_status else ""
         if self._progress.step not in {DemoStep.HUB, DemoStep.TRAFFIC}:
             return spark.removeprefix("; ")
-        return f"{ledger.calls:,} calls, {pace.total_rate():.0f}/s ({shares}), {ledger.failed:,} failed{spark}"
+        return f"{stats.calls:,} calls, {call_rate.total_rate():.0f}/s ({rates}), {stats.failed:,} failed{spark}"
 
     def _print(self, text: str) -> None:
         print(f"{self._progress.elapsed:5.1f} s  {text}", flush=True)  # noqa: T201
 
 
-def create_view(programme: DemoProgress, ledger: DemoStats, *, plain: bool, console: Console | None = None) -> View:
-    """Return the screen if there is one that is large enough and nobody asked for lines."""
+def create_view(progress: DemoProgress, stats: DemoStats, *, plain: bool, console: Console | None = None) -> View:
+    """Return the screen on a sufficiently large terminal, unless `plain` is set; else lines."""
     console = console or Console(highlight=False)
     is_dumb = os.environ.get("TERM") in {"dumb", "unknown"} or bool(os.environ.get("NO_COLOR"))
     fits = console.width >= MIN_SIZE[0] and console.height >= MIN_SIZE[1]
     if plain or is_dumb or not console.is_terminal or not fits:
-        return LineView(programme, ledger)
-    return ScreenView(programme, ledger, console)
+        return LineView(progress, stats)
+    return ScreenView(progress, stats, console)

@@ -1,4 +1,4 @@
-"""docs/demo.md says what is so: its commands are typed at a demo that is kept, and its table has the whole cast."""
+"""docs/demo.md: its commands work with a kept demo, and its table lists all roles."""
 
 import re
 import shlex
@@ -11,30 +11,30 @@ from tests.support.paths import ROOT
 
 PAGE = (ROOT / "docs" / "demo.md").read_text(encoding="utf-8")
 ENDLESS = {"subscribe": ["--count", "1"], "tail": []}
-"""What a test adds to commands that would go on."""
+"""Options that end commands which would not end by themselves."""
 
 
-def test_the_whole_cast_is_on_the_page() -> None:
+def test_page_lists_all_roles() -> None:
     rows = re.findall(r"^\| ([\w-]+) \| ([\w ]+) \| .* \| ([\w ]*) ?\|$", PAGE, re.MULTILINE)
-    found = {protocol: (service, client.strip()) for protocol, service, client in rows if protocol in ROLES}
-    assert found == {protocol: (role.service, role.client) for protocol, role in ROLES.items()}
+    documented = {protocol: (service, client.strip()) for protocol, service, client in rows if protocol in ROLES}
+    assert documented == {protocol: (role.service, role.client) for protocol, role in ROLES.items()}
 
 
-def test_the_commands_for_a_kept_demo_work(tmp_path: Path) -> None:
+def test_commands_for_a_kept_demo_work(tmp_path: Path) -> None:
     commands = re.findall(r"^    fiveways (.+)$", PAGE.partition("From a second terminal:")[2], re.MULTILINE)
     assert len(commands) == 6
     with demo_process.under_way("--seconds", "2", "--no-pipeline", "--keep", folder=tmp_path / "kept") as (process, _):
-        said = demo_process.until(process, "Ctrl-C closes it")
-        http = re.search(r"http://localhost:(\d+)/", said)
+        output = demo_process.until(process, "Ctrl-C ends it")
+        http = re.search(r"http://localhost:(\d+)/", output)
         mqtt = re.search(r"\[mqtt\]\nenabled = true\nport = (\d+)", (tmp_path / "kept/fiveways.toml").read_text())
         assert http
         assert mqtt
         for command in commands:
-            here = command.replace("localhost:7500", f"localhost:{http[1]}").replace(
+            adapted = command.replace("localhost:7500", f"localhost:{http[1]}").replace(
                 "fiveways-demo/", f"{tmp_path}/kept/"
             )
-            here = here.replace("mqtt://localhost/", f"mqtt://localhost:{mqtt[1]}/").replace(" --follow", "")
-            words = shlex.split(here)
+            adapted = adapted.replace("mqtt://localhost/", f"mqtt://localhost:{mqtt[1]}/").replace(" --follow", "")
+            words = shlex.split(adapted)
             code, out, err = hubs.run(*words, *ENDLESS.get(words[0], []))
             assert (code, err) == (0, ""), command
             assert out

@@ -1,4 +1,4 @@
-"""The process with Spark talks to the show in lines of JSON; whatever else is written there is nobody's answer."""
+"""The Spark worker responds with lines of JSON; other output on its stdout is ignored."""
 
 import asyncio
 import json
@@ -15,13 +15,13 @@ from fiveways.demo.demo_hub import RunFolder
 from fiveways.demo.spark_client import AnalysisFailed, SparkClient
 
 NOISE = ["WARNING: Using incubator modules", "", "[1, 2]", '{"broken": ', '"text"', '{"level": "WARN"}', "\udcff\udcfe"]
-ANALYST = """
+WORKER = """
 import json, os, sys
 noise = [*json.loads(sys.argv[1]), "x" * 200_000]
-def say(told):
+def say(response):
     for line in noise:
         sys.stdout.buffer.write(os.fsencode(line) + b"\\n")
-    print(json.dumps(told), flush=True)
+    print(json.dumps(response), flush=True)
 say({"order": "start"})
 for line in sys.stdin:
     say({"note": "half"})
@@ -31,21 +31,21 @@ for line in sys.stdin:
 
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> RunFolder:
-    """A folder with a journal; whoever starts Spark gets a program that says much beside its answers."""
+    """A directory with a journal, and a fake worker that prints noise besides its responses."""
     start = processes.start
 
-    async def noisy(_command: Sequence[str], log: Path, *, hears: bool) -> Process:
-        command = [sys.executable, "-c", ANALYST, json.dumps(NOISE)]
-        return await start(command, log, hears=hears)
+    async def start_noisy_worker(_command: Sequence[str], log: Path, *, has_stdin: bool) -> Process:
+        command = [sys.executable, "-c", WORKER, json.dumps(NOISE)]
+        return await start(command, log, has_stdin=has_stdin)
 
-    monkeypatch.setattr(processes, "start", noisy)
-    found = RunFolder.create(tmp_path / "run")
-    found.journal.mkdir(parents=True, exist_ok=True)
-    (found.journal / "one.parquet").touch()
-    return found
+    monkeypatch.setattr(processes, "start", start_noisy_worker)
+    run_folder = RunFolder.create(tmp_path / "run")
+    run_folder.journal.mkdir(parents=True, exist_ok=True)
+    (run_folder.journal / "one.parquet").touch()
+    return run_folder
 
 
-def test_what_is_no_answer_is_skipped_and_logged(folder: RunFolder) -> None:
+def test_other_output_is_logged(folder: RunFolder) -> None:
     notes: list[str] = []
 
     async def run() -> None:
@@ -62,18 +62,18 @@ def test_what_is_no_answer_is_skipped_and_logged(folder: RunFolder) -> None:
     assert b"records" not in logged
 
 
-def test_an_analyst_that_ends_is_told_of(folder: RunFolder, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sys.modules[__name__], "ANALYST", "print('no answer, and no more')")
+def test_ended_worker_raises_analysis_failed(folder: RunFolder, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys.modules[__name__], "WORKER", "print('no answer, and no more')")
 
     async def run() -> None:
         async with SparkClient(folder, lambda _: None) as spark:
-            with pytest.raises(AnalysisFailed, match="Spark is gone"):
+            with pytest.raises(AnalysisFailed, match="Spark has ended"):
                 await spark.make_tables()
 
     asyncio.run(run())
 
 
-def test_the_analyst_keeps_its_answers_apart_from_what_others_print() -> None:
+def test_worker_separates_responses_from_other_output() -> None:
     program = (
         "import os\nfrom fiveways.demo.spark_worker import claim_stdout\n"
         "answer = claim_stdout()\nprint('mine')\nos.system('echo of a child')\nanswer({'order': 'start'})\n"

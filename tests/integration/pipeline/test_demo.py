@@ -60,7 +60,7 @@ def test_tables_agree_with_the_demo_matrix(spark: "SparkSession", tmp_path: Path
 def test_ctrl_c_during_spark_run_removes_all_processes(tmp_path: Path) -> None:
     left = temporary(tmp_path)
     with demo_process.under_way("--seconds", "1", folder=tmp_path / "demo", TMPDIR=str(left)) as (process, mark):
-        demo_process.until(process, "Spark makes tables")
+        demo_process.until(process, "Spark builds tables")
         process.send_signal(signal.SIGINT)
         process.communicate(timeout=demo_process.PATIENCE)
         assert process.returncode == 130
@@ -86,6 +86,6 @@ def test_dead_spark_is_reported_and_other_results_remain(tmp_path: Path) -> None
         demo_process.kill(mark, "fiveways.demo.spark_worker")
         out, err = process.communicate(timeout=demo_process.PATIENCE)
         assert (process.returncode, err) == (1, "")
-        assert "This went wrong: Spark is gone" in out
+        assert "Failed: Spark has ended" in out
         assert len(demo_process.commands(out)) == 3
         assert demo_process.all_gone(mark), demo_process.alive(mark)
