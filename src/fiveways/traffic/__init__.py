@@ -1,1 +1,1 @@
-"""Realistic traffic for a real hub: workers and callers in every protocol it speaks, and some who behave badly."""
+"""Traffic generator for a running hub: callees and callers in all protocols, and misbehaving peers."""

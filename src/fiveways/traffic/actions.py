@@ -1,4 +1,4 @@
-"""How each step of a plan is done by a client."""
+"""Actions of a client, one for each kind of step in a plan."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
@@ -11,18 +11,18 @@ from fiveways.traffic.plan import Step
 from fiveways.traffic.services import METHODS
 
 CALL_TIMEOUT: Final = 10.0
-"""Seconds for an ordinary call."""
+"""Timeout of an ordinary call, in seconds."""
 SHORT_TIMEOUT: Final = 0.02
-"""Seconds for one whose answer takes longer."""
+"""Timeout that is shorter than the method takes, in seconds."""
 NEWS_PATTERN: Final = "traffic.*.news"
 FLOOD_TOPIC: Final = "traffic.flood"
 _BULK: Final = "x" * 60_000
-"""So large that a reader who stops is full soon."""
-_MOST: Final = 5
+"""Large enough to fill the outbox of a slow consumer soon."""
+_VARIANTS: Final = 5
 
 
 async def run_step(step: Step, peer: Peer, others: Sequence[Peer]) -> None:
-    """Do it; what the client raises tells the outcome."""
+    """Run a step; exceptions of the client are its outcome."""
     await _ACTIONS[step.kind](step, peer, others)
 
 
@@ -46,7 +46,7 @@ async def _call_and_cancel(step: Step, peer: Peer, _others: Sequence[Peer]) -> N
 
 
 async def _stream(step: Step, peer: Peer, _others: Sequence[Peer]) -> None:
-    async for _ in peer.stream(_method(step), {"count": 1 + step.number % _MOST}, timeout=CALL_TIMEOUT):
+    async for _ in peer.stream(_method(step), {"count": 1 + step.number % _VARIANTS}, timeout=CALL_TIMEOUT):
         pass
 
 
@@ -56,7 +56,7 @@ async def _call_with_bad_arguments(step: Step, peer: Peer, _others: Sequence[Pee
 
 async def _publish(step: Step, peer: Peer, _others: Sequence[Peer]) -> None:
     data = {"number": step.number, "value": step.wait}
-    # Now and then one is kept for those who come later.
+    # Every tenth value is retained.
     await peer.publish(f"traffic.{step.service}.news", data, retain=step.number % 10 == 0, timeout=CALL_TIMEOUT)
 
 
@@ -65,7 +65,7 @@ async def _publish_large(step: Step, peer: Peer, _others: Sequence[Peer]) -> Non
 
 
 async def _use_variable(step: Step, peer: Peer, _others: Sequence[Peer]) -> None:
-    name = f"shelf{step.number % _MOST}"
+    name = f"shelf{step.number % _VARIANTS}"
     await peer.vars.set(name, {"number": step.number})
     await peer.vars.get(name)
     if step.number % 2:
@@ -73,7 +73,7 @@ async def _use_variable(step: Step, peer: Peer, _others: Sequence[Peer]) -> None
 
 
 async def _discover(step: Step, peer: Peer, _others: Sequence[Peer]) -> None:
-    with suppress(CallError):  # one who has left in between has no documentation
+    with suppress(CallError):  # the callee may have left meanwhile
         await peer.discover(f"{step.service}.look_up")
     await peer.discover()
 
@@ -91,8 +91,8 @@ def _method(step: Step) -> str:
 
 
 def _arguments(step: Step) -> dict[str, object]:
-    named: dict[str, object] = {"item": step.number}
-    return named if METHODS[step.kind] not in {"build", "reserve"} else {**named, "wait": step.wait}
+    arguments: dict[str, object] = {"item": step.number}
+    return arguments if METHODS[step.kind] not in {"build", "reserve"} else {**arguments, "wait": step.wait}
 
 
 _ACTIONS: Final[dict[str, Callable[[Step, Peer, Sequence[Peer]], Awaitable[None]]]] = {

@@ -1,4 +1,4 @@
-"""Traffic by way of a broker, for hubs that have one."""
+"""Actions of a client behind the MQTT broker of the hub."""
 
 from typing import Final
 
@@ -7,11 +7,11 @@ from fiveways.traffic.actions import CALL_TIMEOUT
 from fiveways.traffic.plan import Step
 
 SUPPORTED_KINDS: Final = {"quick", "slow", "busy", "unknown", "publication"}
-"""What is done here; other steps of a plan are left to the others."""
+"""Kinds of steps that a client behind a broker can run."""
 
 
 async def run_step(step: Step, peer: MqttPeer) -> None:
-    """Do it. Without a schema, bodies are bytes, as the method `digest` wants them."""
+    """Run a step. Without a schema, bodies are bytes, as the method `digest` requires."""
     if step.kind == "publication":
         await peer.publish(f"traffic/{step.service}/news", {"number": step.number}, timeout=CALL_TIMEOUT)
     elif step.kind == "busy":

@@ -1,4 +1,4 @@
-"""What was sent, and what became of it."""
+"""Counts of operations by outcome."""
 
 from collections import Counter
 from dataclasses import dataclass, field
@@ -17,7 +17,7 @@ OUTCOMES: Final = (
     "refused",
     "unfinished",
 )
-"""How a thing can end: as calls do; by a link that the hub closed, a login that it refused; and not at all."""
+"""Outcomes of an operation: those of calls, a connection closed by the hub, a refused login, and no outcome."""
 _ERRORS: Final = {
     CallFailed: "failed",
     NotExecuted: "not_executed",
@@ -29,64 +29,64 @@ _ERRORS: Final = {
 
 
 def outcome_of(exc: BaseException) -> str:
-    """Return how a call ended that raised this."""
+    """Return the outcome for an exception of a call."""
     return next((name for kind, name in _ERRORS.items() if isinstance(exc, kind)), "lost")
 
 
 @dataclass(slots=True)
 class TrafficCounts:
-    """Numbers of one run."""
+    """Counts of one run."""
 
     sent: Counter[tuple[str, str, str]] = field(default_factory=Counter)
     """By protocol, kind and outcome."""
     reasons: Counter[str] = field(default_factory=Counter)
-    """Why calls were not executed."""
+    """Reasons of calls that were not executed."""
     events: Counter[str] = field(default_factory=Counter)
-    """Events that came, by the subscriber's protocol."""
+    """Received events, by protocol of the subscriber."""
     missed: Counter[str] = field(default_factory=Counter)
-    """Events that the hub or we had no room for."""
+    """Events that were dropped by an overflow policy."""
     method_runs: Counter[str] = field(default_factory=Counter)
-    """Methods that the workers ran."""
+    """Method runs of the callees."""
     notes: list[str] = field(default_factory=list)
-    """What did not go as planned, in words."""
+    """Deviations from the plan, as sentences."""
 
     def count(self, protocol: str, kind: str, outcome: str) -> None:
-        """Count one."""
+        """Count an operation."""
         self.sent[protocol, kind, outcome] += 1
 
     def count_error(self, protocol: str, kind: str, exc: BaseException) -> None:
-        """Count one that raised this."""
+        """Count an operation that raised an exception."""
         self.count(protocol, kind, outcome_of(exc))
         if isinstance(exc, NotExecuted):
             self.reasons[str(exc.reason.value)] += 1
 
     @property
     def total(self) -> int:
-        """How many things were sent."""
+        """Number of operations."""
         return sum(self.sent.values())
 
     def total_of(self, *kinds: str) -> int:
-        """Return how many of these kinds were sent, whatever became of them."""
+        """Return the number of operations of these kinds."""
         return sum(number for (_, kind, _), number in self.sent.items() if kind in kinds)
 
     @property
     def confirmed_publications(self) -> int:
-        """How many publications the hub has confirmed; a broker does not tell whether they came to it."""
+        """Number of publications that the hub confirmed; an MQTT broker does not confirm delivery to the hub."""
         return sum(
             number
             for (protocol, kind, outcome), number in self.sent.items()
             if (kind, outcome) == ("publication", "result") and protocol != "mqtt-rpc"
         )
 
-    def outcomes_by(self, which: int) -> dict[str, Counter[str]]:
-        """Return the outcomes by protocol (0) or by kind (1), in the order of their names."""
-        found: dict[str, Counter[str]] = {}
-        for key, number in sorted(self.sent.items(), key=lambda item: item[0][which]):
-            found.setdefault(key[which], Counter())[key[2]] += number
-        return found
+    def outcomes_by(self, field: int) -> dict[str, Counter[str]]:
+        """Return the outcomes by protocol (0) or by kind (1), sorted by name."""
+        outcomes: dict[str, Counter[str]] = {}
+        for key, number in sorted(self.sent.items(), key=lambda item: item[0][field]):
+            outcomes.setdefault(key[field], Counter())[key[2]] += number
+        return outcomes
 
     def as_dict(self) -> dict[str, object]:
-        """Return all of it for programs."""
+        """Return all counts for programs."""
         tree: dict[str, dict[str, dict[str, int]]] = {}
         for (protocol, kind, outcome), number in sorted(self.sent.items()):
             tree.setdefault(protocol, {}).setdefault(kind, {})[outcome] = number

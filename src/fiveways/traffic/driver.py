@@ -1,4 +1,4 @@
-"""One run: everybody comes in, the plan is carried out, and everybody leaves."""
+"""Execution of a traffic plan: connect all peers, run the steps, disconnect."""
 
 import asyncio
 import time
@@ -18,125 +18,127 @@ from fiveways.traffic.plan import Step
 from fiveways.traffic.target import PROTOCOL_SCHEMES, Target
 
 FINISH_TIMEOUT: Final = 12.0
-"""Seconds after the last step for all that is open to end; then it is given up."""
+"""Seconds for open operations to end after the last step."""
 _EVENT_TIMEOUT: Final = 3.0
-"""Seconds for events that are on their way."""
+"""Seconds to wait for outstanding events."""
 _MAX_IN_FLIGHT: Final = 5000
-"""Steps that are under way at once, at most."""
+"""Maximum concurrent steps."""
 _MAX_MISBEHAVIOURS: Final = 12
-"""Things of each bad kind that one run does, at most."""
+"""Maximum misbehaviours of each kind in a run."""
 
 
 @dataclass(frozen=True, slots=True)
 class TrafficConfig:
-    """What somebody wants to be driven."""
+    """Configuration of a run."""
 
     target: Target
     seconds: float = 30.0
     rate: float = 200.0
     seed: int = 1
     peers: int = 2
-    """Callers in each protocol."""
+    """Callers per protocol."""
     mqtt: str = ""
-    """The URL of the hub's broker, where it has one."""
+    """The URL of the hub's MQTT broker, if it has one."""
 
 
 @dataclass(slots=True)
 class TrafficReport:
-    """What was done."""
+    """Result of a run."""
 
     config: TrafficConfig
     counts: TrafficCounts
     seconds: float
     stats_before: dict[str, Any] = field(default_factory=dict)
-    """The hub's own numbers, where it tells them."""
+    """Statistics of the hub, if it returns them."""
     stats_after: dict[str, Any] = field(default_factory=dict)
 
     def as_dict(self) -> dict[str, object]:
-        """Return it for programs."""
-        wish = self.config
-        rose = {
+        """Return the report for programs."""
+        config = self.config
+        increments = {
             name: number - self.stats_before.get(name, 0)
             for name, number in self.stats_after.items()
             if isinstance(number, int) and isinstance(self.stats_before.get(name), int)
         }
-        run = {"hub": wish.target.netloc, "seed": wish.seed, "rate": wish.rate, "seconds": round(self.seconds, 3)}
-        return {**run, **self.counts.as_dict(), "stats": rose}
+        run = {"hub": config.target.netloc, "seed": config.seed, "rate": config.rate, "seconds": round(self.seconds, 3)}
+        return {**run, **self.counts.as_dict(), "stats": increments}
 
 
 class TrafficDriver:
-    """Everybody of one run."""
+    """All peers of a run."""
 
-    def __init__(self, wish: TrafficConfig, tally: TrafficCounts) -> None:
-        self.config = wish
-        self.counts = tally
+    def __init__(self, config: TrafficConfig, counts: TrafficCounts) -> None:
+        self.config = config
+        self.counts = counts
         self.callers: list[tuple[str, Peer | MqttPeer]] = []
         self.peers: list[Peer] = []
-        """Those callers that can be called back."""
+        """Callers that support callbacks."""
         self.services: list[str] = []
         self._listeners: list[asyncio.Task[None]] = []
 
     async def connect_all(self, stack: AsyncExitStack) -> None:
-        """Let everybody come in; a protocol that is not served is left out. ConnectionLost if none is."""
+        """Connect all peers; skip protocols that the hub does not serve. ConnectionLost if it serves none."""
         refusals: list[ConnectionLost] = []
-        for speaker in PROTOCOL_SCHEMES:
+        for protocol in PROTOCOL_SCHEMES:
             try:
-                await self._connect_protocol(stack, speaker)
+                await self._connect_protocol(stack, protocol)
             except ConnectionLost as exc:
                 refusals.append(exc)
-                self.counts.notes.append(f"{speaker} is left out: {exc}")
+                self.counts.notes.append(f"{protocol} is skipped: {exc}")
         if not self.callers:
             raise refusals[0]
         if self.config.mqtt:
             for _ in range(self.config.peers):
                 self.callers.append(("mqtt-rpc", await stack.enter_async_context(connect_mqtt(self.config.mqtt))))
 
-    async def _connect_protocol(self, stack: AsyncExitStack, speaker: str) -> None:
-        target, service = self.config.target, services.SERVICES[speaker]
+    async def _connect_protocol(self, stack: AsyncExitStack, protocol: str) -> None:
+        target, service = self.config.target, services.SERVICES[protocol]
 
-        def coming() -> Any:  # noqa: ANN401  what `connect` returns
-            return connect(target.url(speaker), token=target.token, timeout=actions.CALL_TIMEOUT)
+        def connect_peer() -> Any:  # noqa: ANN401  the result of `connect`
+            return connect(target.url(protocol), token=target.token, timeout=actions.CALL_TIMEOUT)
 
-        worker = await stack.enter_async_context(coming())
+        worker = await stack.enter_async_context(connect_peer())
         try:
             await worker.serve(services.create_app(service, self.counts.method_runs))
             self.services.append(service)
         except CallError as exc:
-            self.counts.notes.append(f"nobody offers {service} in {speaker}: {exc}")
+            self.counts.notes.append(f"cannot register {service} in {protocol}: {exc}")
         for _ in range(self.config.peers):
-            caller = await stack.enter_async_context(coming())
-            self.callers.append((speaker, caller))
+            caller = await stack.enter_async_context(connect_peer())
+            self.callers.append((protocol, caller))
             self.peers.append(caller)
         try:
             events = await stack.enter_async_context(worker.subscribe(actions.NEWS_PATTERN, max_waiting=100_000))
-            self._listeners.append(asyncio.create_task(self._count_events(speaker, events)))
+            self._listeners.append(asyncio.create_task(self._count_events(protocol, events)))
         except CallError as exc:
-            self.counts.notes.append(f"nobody listens in {speaker}: {exc}")
+            self.counts.notes.append(f"cannot subscribe in {protocol}: {exc}")
 
-    async def _count_events(self, speaker: str, events: Subscription) -> None:
+    async def _count_events(self, protocol: str, events: Subscription) -> None:
         async for event in events:
-            self.counts.events[speaker] += 1
-            self.counts.missed[speaker] += event.missed
+            self.counts.events[protocol] += 1
+            self.counts.missed[protocol] += event.missed
 
-    async def run_steps(self, steps: list[Step], enough: asyncio.Event, told: Callable[[float], None]) -> None:
-        """Do all steps at their time, and wait for their ends; stop early if somebody has `enough`."""
-        began = time.monotonic()
+    async def run_steps(
+        self, steps: list[Step], stop_event: asyncio.Event, on_progress: Callable[[float], None]
+    ) -> None:
+        """Run all steps at their times, and wait for their outcomes; end early when `stop_event` is set."""
+        started_at = time.monotonic()
         open_tasks: set[asyncio.Task[None]] = set()
         for step in steps:
             with suppress(TimeoutError):
-                await asyncio.wait_for(enough.wait(), max(0.0, step.at - (time.monotonic() - began)))
-            while len(open_tasks) >= _MAX_IN_FLIGHT and not enough.is_set():
+                await asyncio.wait_for(stop_event.wait(), max(0.0, step.at - (time.monotonic() - started_at)))
+            while len(open_tasks) >= _MAX_IN_FLIGHT and not stop_event.is_set():
                 await asyncio.wait(open_tasks, return_when=asyncio.FIRST_COMPLETED)
-            if enough.is_set():
+            if stop_event.is_set():
                 break
             task = asyncio.create_task(self._run_step(step))
             open_tasks.add(task)
             task.add_done_callback(open_tasks.discard)
-            told(step.at)
+            on_progress(step.at)
         await _finish_tasks(open_tasks)
 
     async def _run_step(self, step: Step) -> None:
-        speaker, caller = self.callers[step.caller]
+        protocol, caller = self.callers[step.caller]
         try:
             if isinstance(caller, Peer):
                 await actions.run_step(step, caller, self.peers)
@@ -145,74 +147,76 @@ class TrafficDriver:
             else:
                 return
         except FivewaysError as exc:
-            self.counts.count_error(speaker, step.kind, exc)
+            self.counts.count_error(protocol, step.kind, exc)
         except asyncio.CancelledError:
-            self.counts.count(speaker, step.kind, "unfinished")
+            self.counts.count(protocol, step.kind, "unfinished")
             raise
         else:
-            self.counts.count(speaker, step.kind, "result")
+            self.counts.count(protocol, step.kind, "result")
 
-    async def run_misbehaviours(self, enough: asyncio.Event) -> None:
-        """Do what nobody should, spread over the time of the run."""
-        wish, tally = self.config, self.counts
-        rounds = max(1, min(_MAX_MISBEHAVIOURS, round(wish.rate * wish.seconds / 20)))
-        speakers = list(PROTOCOL_SCHEMES)
+    async def run_misbehaviours(self, stop_event: asyncio.Event) -> None:
+        """Run misbehaviours, distributed over the duration of the run."""
+        config, counts = self.config, self.counts
+        rounds = max(1, min(_MAX_MISBEHAVIOURS, round(config.rate * config.seconds / 20)))
+        protocols = list(PROTOCOL_SCHEMES)
         running: set[asyncio.Task[None]] = set()
         for number in range(rounds):
-            bad: list[Coroutine[None, None, None]] = [misbehaviours.send_malformed(wish.target, tally, number)]
-            if number < len(speakers):
-                bad.append(misbehaviours.connect_with_wrong_token(wish.target, tally, speakers[number]))
+            coroutines: list[Coroutine[None, None, None]] = [
+                misbehaviours.send_malformed(config.target, counts, number)
+            ]
+            if number < len(protocols):
+                coroutines.append(misbehaviours.connect_with_wrong_token(config.target, counts, protocols[number]))
             if self.services:
                 service = self.services[number % len(self.services)]
-                bad.append(misbehaviours.repeat_request(wish.target, tally, service, number))
-            running |= {asyncio.create_task(each) for each in bad}
+                coroutines.append(misbehaviours.repeat_request(config.target, counts, service, number))
+            running |= {asyncio.create_task(coroutine) for coroutine in coroutines}
             with suppress(TimeoutError):
-                await asyncio.wait_for(enough.wait(), wish.seconds / rounds)
-            if enough.is_set():
+                await asyncio.wait_for(stop_event.wait(), config.seconds / rounds)
+            if stop_event.is_set():
                 break
         await _finish_tasks(running)
 
     async def publish_last_large(self) -> None:
-        """Publish once more to the one who did not read."""
-        speaker, peer = self._caller_protocols()[0], self.peers[0]
+        """Publish one more event, which tells the slow consumer the number of missed events."""
+        protocol, peer = self._caller_protocols()[0], self.peers[0]
         try:
             await peer.publish(actions.FLOOD_TOPIC, {"last": True}, timeout=actions.CALL_TIMEOUT)
         except FivewaysError as exc:
-            self.counts.count_error(speaker, "flood", exc)
+            self.counts.count_error(protocol, "flood", exc)
         else:
-            self.counts.count(speaker, "flood", "result")
+            self.counts.count(protocol, "flood", "result")
 
     async def wait_for_events(self) -> None:
-        """Wait until those who listen have what was published, or a while has passed."""
+        """Wait until the subscribers have received all publications, or for a timeout."""
         published = self.counts.confirmed_publications
-        until = time.monotonic() + _EVENT_TIMEOUT
-        while time.monotonic() < until and any(  # noqa: ASYNC110  nobody tells of it
-            self.counts.events[speaker] + self.counts.missed[speaker] < published
-            for speaker in set(self._caller_protocols())
+        deadline = time.monotonic() + _EVENT_TIMEOUT
+        while time.monotonic() < deadline and any(  # noqa: ASYNC110  no notification available
+            self.counts.events[protocol] + self.counts.missed[protocol] < published
+            for protocol in set(self._caller_protocols())
         ):
             await asyncio.sleep(0.05)
         for listener in self._listeners:
             listener.cancel()
 
     def _caller_protocols(self) -> list[str]:
-        return [speaker for speaker, caller in self.callers if isinstance(caller, Peer)]
+        return [protocol for protocol, caller in self.callers if isinstance(caller, Peer)]
 
     async def hub_stats(self) -> dict[str, Any]:
-        """Return the hub's own numbers; nothing if it does not tell them to us."""
+        """Return the statistics of the hub; empty if they are not available."""
         with suppress(CallError):
-            found = await self.peers[0].call("hub.stats", timeout=actions.CALL_TIMEOUT)
-            return found if isinstance(found, dict) else {}
+            stats = await self.peers[0].call("hub.stats", timeout=actions.CALL_TIMEOUT)
+            return stats if isinstance(stats, dict) else {}
         return {}
 
     async def clear_retained(self) -> None:
-        """Leave no retained value behind."""
+        """Delete the retained values of the run."""
         for service in self.services:
             with suppress(CallError):
                 await self.peers[0].close_topic(f"traffic.{service}.news")
 
 
 async def _finish_tasks(tasks: set[asyncio.Task[None]]) -> None:
-    """Wait for tasks, and give up those that take too long."""
+    """Wait for tasks, and cancel those that exceed the timeout."""
     if not tasks:
         return
     _, rest = await asyncio.wait(tasks, timeout=FINISH_TIMEOUT)
@@ -222,30 +226,34 @@ async def _finish_tasks(tasks: set[asyncio.Task[None]]) -> None:
 
 
 async def run_traffic(
-    wish: TrafficConfig, enough: asyncio.Event | None = None, told: Callable[[float], None] = lambda _: None
+    config: TrafficConfig,
+    stop_event: asyncio.Event | None = None,
+    on_progress: Callable[[float], None] = lambda _: None,
 ) -> TrafficReport:
-    """Drive a hub as the wish says, and return what became of it; whoever sets `enough` ends it early.
+    """Generate traffic, and return the report; setting `stop_event` ends the run early.
 
     Raises:
-        ConnectionLost: the hub cannot be reached.
+        ConnectionLost: the hub is not reachable.
     """
-    enough = enough or asyncio.Event()
-    tally = TrafficCounts()
-    driver = TrafficDriver(wish, tally)
+    stop_event = stop_event or asyncio.Event()
+    counts = TrafficCounts()
+    driver = TrafficDriver(config, counts)
     async with AsyncExitStack() as stack:
         await driver.connect_all(stack)
-        steps = plan.make_plan(wish.seed, wish.rate, wish.seconds, len(driver.callers), driver.services or ["hub"])
+        steps = plan.make_plan(
+            config.seed, config.rate, config.seconds, len(driver.callers), driver.services or ["hub"]
+        )
         before = await driver.hub_stats()
-        began = time.monotonic()
+        started_at = time.monotonic()
         async with (
-            misbehaviours.slow_consumer(wish.target, tally, driver.publish_last_large),
+            misbehaviours.slow_consumer(config.target, counts, driver.publish_last_large),
             asyncio.TaskGroup() as group,
         ):
-            bad = group.create_task(driver.run_misbehaviours(enough))
-            await driver.run_steps(steps, enough, told)
-            await bad
-        took = time.monotonic() - began
+            misbehaviour_task = group.create_task(driver.run_misbehaviours(stop_event))
+            await driver.run_steps(steps, stop_event, on_progress)
+            await misbehaviour_task
+        duration = time.monotonic() - started_at
         await driver.wait_for_events()
         after = await driver.hub_stats()
         await driver.clear_retained()
-    return TrafficReport(wish, tally, took, before, after)
+    return TrafficReport(config, counts, duration, before, after)

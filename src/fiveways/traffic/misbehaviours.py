@@ -1,4 +1,4 @@
-"""Those who do not behave: garbage, wrong tokens, requests that are said again and again, and one who stops reading."""
+"""Misbehaving peers: malformed frames, invalid tokens, repeated requests, and a slow consumer."""
 
 import asyncio
 import json
@@ -17,9 +17,9 @@ from fiveways.traffic.target import Target
 _WRONG_CREDENTIAL: Final = "nobody-has-given-out-this-one"
 _CALL_TIMEOUT: Final = 5.0
 _CLOSE_TIMEOUT: Final = 1.0
-"""Seconds after which a hub that has not closed the link will not do so."""
+"""Seconds to wait for the hub to close a connection."""
 _IDLE_TIMEOUT: Final = 0.5
-"""Seconds without a word after which a reader has all there is."""
+"""Seconds without a message after which a reader has received everything."""
 _MALFORMED_FRAMES: Final = (
     ("umq", "/umq", "umq.1", b"?!\x00 this is no UMQ", TEXT),
     ("umq", "/umq", "umq.1", b"M1\nhub:ping\nbefore the hello", TEXT),
@@ -31,140 +31,140 @@ _MALFORMED_FRAMES: Final = (
     ("nq+ws", "/nq", "nq.1", b'{"t": "hub-ping", "r": ', TEXT),
     ("nq+ws", "/nq", "nq.1", b'[{"r": "no-target"}, 17, "text"]', TEXT),
 )
-"""Who says what, and where: no hub can make sense of it."""
+"""Malformed frames: protocol, path, subprotocol, payload and opcode."""
 _MALFORMED_REQUESTS: Final = (("GET", "/nowhere", b""), ("POST", "/nq", b'{"t":'), ("BREW", "/umq", b""))
 
 
-async def send_malformed(target: Target, tally: TrafficCounts, number: int) -> None:
-    """Say something that nobody understands: one of the list, all in turn."""
+async def send_malformed(target: Target, counts: TrafficCounts, number: int) -> None:
+    """Send a malformed frame or HTTP request, in turn."""
     index = number % (len(_MALFORMED_FRAMES) + len(_MALFORMED_REQUESTS))
     if index >= len(_MALFORMED_FRAMES):
         method, path, body = _MALFORMED_REQUESTS[index - len(_MALFORMED_FRAMES)]
         try:
             await raw_websocket.send_http(target, method, path, body)
-            tally.count("http", "malformed", "failed")
+            counts.count("http", "malformed", "failed")
         except (ConnectionGone, TimeoutError):
-            tally.count("http", "malformed", "closed")
+            counts.count("http", "malformed", "closed")
         return
     protocol, path, subprotocol, payload, opcode = _MALFORMED_FRAMES[index]
     try:
         async with (
-            raw_websocket.open_websocket(target, path, subprotocol=subprotocol) as link,
+            raw_websocket.open_websocket(target, path, subprotocol=subprotocol) as connection,
             asyncio.timeout(_CLOSE_TIMEOUT),
         ):
-            link.send(payload, opcode)
+            connection.send(payload, opcode)
             while True:
-                await link.receive()
+                await connection.receive()
     except ConnectionGone:
-        tally.count(protocol, "malformed", "closed")
+        counts.count(protocol, "malformed", "closed")
     except TimeoutError:
-        tally.count(protocol, "malformed", "failed")  # it complained, or said nothing, and goes on
+        counts.count(protocol, "malformed", "failed")  # the hub responded with an error or ignored the frame
 
 
-async def connect_with_wrong_token(target: Target, tally: TrafficCounts, speaker: str) -> None:
-    """Try to come in with a token that nobody has given out."""
+async def connect_with_wrong_token(target: Target, counts: TrafficCounts, protocol: str) -> None:
+    """Connect with an invalid token."""
     try:
         async with connect(
-            target.url(speaker), token=_WRONG_CREDENTIAL, reconnect=False, timeout=_CALL_TIMEOUT
+            target.url(protocol), token=_WRONG_CREDENTIAL, reconnect=False, timeout=_CALL_TIMEOUT
         ) as peer:
             await peer.call("hub.ping", timeout=_CALL_TIMEOUT)
     except Refused:
-        tally.count(speaker, "login", "refused")
+        counts.count(protocol, "login", "refused")
     except FivewaysError as exc:
-        tally.count_error(speaker, "login", exc)
+        counts.count_error(protocol, "login", exc)
     else:
-        tally.count(speaker, "login", "result")
+        counts.count(protocol, "login", "result")
 
 
-async def repeat_request(target: Target, tally: TrafficCounts, service: str, number: int) -> None:
-    """Ask in NQ as one does over bad links: say it three times, lose the link, come back and say it again."""
+async def repeat_request(target: Target, counts: TrafficCounts, service: str, number: int) -> None:
+    """Send an NQ request three times, lose the connection, resume the session and send the request again."""
     request = json.dumps({"t": f"{service}-look_up", "r": f"again-{number}", "d": {"item": number}})
     try:
         async with asyncio.timeout(_CALL_TIMEOUT):
-            async with raw_websocket.open_websocket(target, "/nq", subprotocol="nq.1") as link:
-                peer = await _read_peer_id(link)
+            async with raw_websocket.open_websocket(target, "/nq", subprotocol="nq.1") as connection:
+                peer = await _read_peer_id(connection)
                 for _ in range(3):
-                    link.send(request)
-                await link.receive()  # that it is accepted, or answered
-            async with raw_websocket.open_websocket(target, f"/nq?peer={peer}", subprotocol="nq.1") as link:
-                link.send(request)
-                backchannel = await _read_backchannel(link, f"again-{number}")
-                link.send(json.dumps({"i": backchannel}))
-                link.send(request)  # of no use to anybody: it is answered and acknowledged
-                link.send('{"e":{"type":"sys","fatal":true,"note":"bye"}}')
+                    connection.send(request)
+                await connection.receive()  # accepted, or a response
+            async with raw_websocket.open_websocket(target, f"/nq?peer={peer}", subprotocol="nq.1") as connection:
+                connection.send(request)
+                backchannel = await _read_backchannel(connection, f"again-{number}")
+                connection.send(json.dumps({"i": backchannel}))
+                connection.send(request)  # a duplicate of a finished request
+                connection.send('{"e":{"type":"sys","fatal":true,"note":"bye"}}')
                 with suppress(ConnectionGone):
                     while True:
-                        await link.receive()
+                        await connection.receive()
     except (ConnectionGone, ValueError) as exc:
-        tally.count("nq+ws", "repeated", "lost")
-        tally.notes.append(f"a repeated request came to nothing: {exc}")
+        counts.count("nq+ws", "repeated", "lost")
+        counts.notes.append(f"a repeated request failed: {exc}")
     except TimeoutError:
-        tally.count("nq+ws", "repeated", "timeout")
+        counts.count("nq+ws", "repeated", "timeout")
     else:
-        tally.count("nq+ws", "repeated", "result")
+        counts.count("nq+ws", "repeated", "result")
 
 
-async def _read_peer_id(link: RawWebSocket) -> str:
-    """Return the id that the hub gives to us."""
-    for message in _messages(await link.receive()):
+async def _read_peer_id(connection: RawWebSocket) -> str:
+    """Return the peer id that the hub assigned."""
+    for message in _messages(await connection.receive()):
         match message:
             case {"e": {"note": "peer", "args": [str(peer), *_]}}:
                 return peer
-    raise ValueError("the hub told no id")
+    raise ValueError("the hub assigned no peer id")
 
 
-async def _read_backchannel(link: RawWebSocket, request: str) -> str:
-    """Wait for the answer to a request; return what it is acknowledged by."""
+async def _read_backchannel(connection: RawWebSocket, request: str) -> str:
+    """Wait for the response to a request; return the backchannel for its acknowledgement."""
     while True:
-        for message in _messages(await link.receive()):
+        for message in _messages(await connection.receive()):
             match message:
-                case {"a": str(backchannel), "i": str(asked), "d": _} if asked == request:
+                case {"a": str(backchannel), "i": str(request_id), "d": _} if request_id == request:
                     return backchannel
-                case {"i": str(asked), "e": {"fatal": True} as error} if asked == request:
-                    raise ValueError(f"the hub says {error}")
+                case {"i": str(request_id), "e": {"fatal": True} as error} if request_id == request:
+                    raise ValueError(f"the hub returned the error {error}")
 
 
 def _messages(data: bytes) -> list[object]:
-    said = json.loads(data)
-    return said if isinstance(said, list) else [said]
+    content = json.loads(data)
+    return content if isinstance(content, list) else [content]
 
 
 @asynccontextmanager
 async def slow_consumer(
-    target: Target, tally: TrafficCounts, last: Callable[[], Awaitable[None]]
+    target: Target, counts: TrafficCounts, publish_last: Callable[[], Awaitable[None]]
 ) -> AsyncIterator[None]:
-    """Have one who subscribes and does not read; in the end it reads what the hub has kept for it.
+    """Run a subscriber that does not read; at the end it reads the events that the hub has kept.
 
-    How much it missed stands in the next event after that, which `last` publishes.
+    The number of missed events is in the next event after that, which `publish_last` publishes.
     """
     async with AsyncExitStack() as stack:
-        link: RawWebSocket | None = None
+        connection: RawWebSocket | None = None
         try:
-            link = await stack.enter_async_context(
+            connection = await stack.enter_async_context(
                 raw_websocket.open_websocket(target, "/umq", subprotocol="umq.1", slow=True)
             )
             async with asyncio.timeout(_CALL_TIMEOUT):
-                link.send("H1.0.0\n")
-                await link.receive()
-                link.send(
+                connection.send("H1.0.0\n")
+                await connection.receive()
+                connection.send(
                     f'M1\nhub:subscribe\n{{"topic":"{FLOOD_TOPIC}","id":"flood","envelope":true,"when_full":"skip"}}'
                 )
-                await link.receive()
+                await connection.receive()
         except (ConnectionGone, TimeoutError) as exc:
-            tally.notes.append(f"nobody reads slowly: {exc or 'no answer'}")
-            link = None
+            counts.notes.append(f"no slow consumer: {exc or 'no response'}")
+            connection = None
         yield
-        if link is not None:
-            await _read_events(link, tally)
-            await last()
-            await _read_events(link, tally)
+        if connection is not None:
+            await _read_events(connection, counts)
+            await publish_last()
+            await _read_events(connection, counts)
 
 
-async def _read_events(link: RawWebSocket, tally: TrafficCounts) -> None:
+async def _read_events(connection: RawWebSocket, counts: TrafficCounts) -> None:
     with suppress(ConnectionGone, TimeoutError):
         while True:
             async with asyncio.timeout(_IDLE_TIMEOUT):
-                message = await link.receive()
+                message = await connection.receive()
             _, _, body = message.partition(b"\n")
-            tally.events["slow reader"] += 1
-            tally.missed["slow reader"] += int(json.loads(body).get("missed", 0))
+            counts.events["slow reader"] += 1
+            counts.missed["slow reader"] += int(json.loads(body).get("missed", 0))

@@ -1,4 +1,4 @@
-"""Who does what and when: the same for the same seed."""
+"""Random plan of a run, reproducible by its seed."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -6,7 +6,7 @@ from random import Random
 from typing import Final
 
 MAX_STEPS: Final = 1_000_000
-"""Steps of one plan."""
+"""Maximum steps of a plan."""
 KIND_WEIGHTS: Final = {
     "quick": 40,
     "slow": 8,
@@ -23,43 +23,43 @@ KIND_WEIGHTS: Final = {
     "discovery": 1,
     "callback": 1,
 }
-"""What is done, and how often beside the others."""
-_BURST: Final = 0.02
-"""The share of steps that begin a burst of calls."""
-_LONGEST_BURST: Final = 20
-_BURSTS: Final = ("quick", "quick", "busy")
+"""Kinds of steps and their weights."""
+_BURST_SHARE: Final = 0.02
+"""Share of steps that begin a burst of calls."""
+_MAX_BURST: Final = 20
+_BURST_KINDS: Final = ("quick", "quick", "busy")
 
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """One thing to do."""
+    """One operation of a plan."""
 
     at: float
-    """Seconds after the beginning."""
+    """Seconds after the start."""
     caller: int
-    """Which of the callers does it."""
+    """Index of the caller."""
     kind: str
     service: str
-    """Whose method, or on whose topic."""
+    """The service to call, or the prefix of its topics."""
     number: int
-    """Which step it is; its arguments are made from that."""
+    """Number of the step, which determines its arguments."""
     wait: float
-    """Seconds, where a method is to take its time."""
+    """Duration of a slow method, in seconds."""
 
 
 def make_plan(seed: int, rate: float, seconds: float, callers: int, services: Sequence[str]) -> list[Step]:
-    """Return about `rate` steps for each second, in order of time; not one more than `rate * seconds`."""
-    random = Random(seed)  # noqa: S311  it is to be repeated, not to be kept secret
-    most = min(MAX_STEPS, max(1, round(rate * seconds)))
+    """Return about `rate` steps per second, ordered by time; at most `rate * seconds`."""
+    random = Random(seed)  # noqa: S311  reproducible, not for security
+    max_steps = min(MAX_STEPS, max(1, round(rate * seconds)))
     kinds, weights = list(KIND_WEIGHTS), list(KIND_WEIGHTS.values())
     steps: list[Step] = []
-    while len(steps) < most:
+    while len(steps) < max_steps:
         at, caller = random.uniform(0.0, seconds), random.randrange(callers)
         service, wait = random.choice(services), random.uniform(0.05, 0.3)
         kind = random.choices(kinds, weights)[0]
-        times = 1
-        if random.random() < _BURST:
-            times, kind = random.randint(5, _LONGEST_BURST), random.choice(_BURSTS)
-        numbers = range(len(steps), min(most, len(steps) + times))
+        repetitions = 1
+        if random.random() < _BURST_SHARE:
+            repetitions, kind = random.randint(5, _MAX_BURST), random.choice(_BURST_KINDS)
+        numbers = range(len(steps), min(max_steps, len(steps) + repetitions))
         steps += [Step(at, caller, kind, service, number, wait) for number in numbers]
     return sorted(steps, key=lambda step: (step.at, step.number))

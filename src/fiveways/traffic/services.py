@@ -1,4 +1,4 @@
-"""What the workers offer: methods that are quick, slow, fail, answer in parts, or have too much to do."""
+"""Services of the callees: methods that are fast, slow, failing, streaming or overloaded."""
 
 import asyncio
 from collections import Counter
@@ -18,7 +18,7 @@ SERVICES: Final = {
     "nq+ws": "payments",
     "nq+http": "archive",
 }
-"""What the worker in each protocol is for."""
+"""Service of the callee in each protocol."""
 METHODS: Final = {
     "quick": "look_up",
     "slow": "build",
@@ -30,26 +30,26 @@ METHODS: Final = {
     "wrong": "look_up",
     "unknown": "no_such_thing",
 }
-"""The method of each kind of call."""
+"""Method for each kind of call."""
 MAX_RESERVATIONS: Final = 2
-"""Reservations that are made at once; whoever else comes is sent away."""
+"""Maximum concurrent reservations; further calls fail as busy."""
 
 
-def create_app(service: str, ran: Counter[str]) -> App:
-    """Return the methods of one service; how often each has run is counted."""
+def create_app(service: str, method_runs: Counter[str]) -> App:
+    """Return an app with the methods of a service; `method_runs` counts their runs."""
     app = App()
-    taken = 0
+    reservations = 0
 
     @app.method(f"{service}.look_up")
     async def look_up(item: int) -> dict[str, object]:
-        """Tell what is known of an item."""
-        ran[f"{service}.look_up"] += 1
+        """Return an item."""
+        method_runs[f"{service}.look_up"] += 1
         return {"item": item, "name": f"{service} {item}", "price": item % 1000 / 10}
 
     @app.method(f"{service}.build")
     async def build(context: Context, item: int, wait: float) -> str:
-        """Take some time, and tell how far it is."""
-        ran[f"{service}.build"] += 1
+        """Take some time, with progress."""
+        method_runs[f"{service}.build"] += 1
         for part in range(1, 4):
             await asyncio.sleep(wait / 3)
             context.progress({"done": part, "total": 3}, "building")
@@ -57,35 +57,35 @@ def create_app(service: str, ran: Counter[str]) -> App:
 
     @app.method(f"{service}.digest")
     async def digest(data: bytes) -> bytes:
-        """Answer bytes for bytes."""
-        ran[f"{service}.digest"] += 1
+        """Return the digest of bytes."""
+        method_runs[f"{service}.digest"] += 1
         return sha256(data).digest()
 
     @app.method(f"{service}.charge")
     async def charge(item: int) -> None:
         """Fail."""
-        ran[f"{service}.charge"] += 1
-        raise Fail(f"there is not enough for {item}", name="app.err.no_funds", code=402, data={"item": item})
+        method_runs[f"{service}.charge"] += 1
+        raise Fail(f"insufficient funds for {item}", name="app.err.no_funds", code=402, data={"item": item})
 
     @app.method(f"{service}.history")
     async def history(count: int) -> AsyncIterator[dict[str, int]]:
-        """Answer in parts."""
-        ran[f"{service}.history"] += 1
+        """Return a stream."""
+        method_runs[f"{service}.history"] += 1
         for number in range(count):
             yield {"entry": number}
 
     @app.method(f"{service}.reserve")
     async def reserve(item: int, wait: float) -> str:
-        """Reserve, unless too many do so now."""
-        nonlocal taken
-        ran[f"{service}.reserve"] += 1
-        if taken >= MAX_RESERVATIONS:
-            raise Fail("too much to do", name="app.err.busy", code=429, retry_after=0.5)
-        taken += 1
+        """Reserve an item, or fail if there are too many concurrent reservations."""
+        nonlocal reservations
+        method_runs[f"{service}.reserve"] += 1
+        if reservations >= MAX_RESERVATIONS:
+            raise Fail("too many reservations", name="app.err.busy", code=429, retry_after=0.5)
+        reservations += 1
         try:
             await asyncio.sleep(wait)
         finally:
-            taken -= 1
+            reservations -= 1
         return f"{service} {item} reserved"
 
     return app

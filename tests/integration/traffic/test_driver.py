@@ -1,4 +1,4 @@
-"""A real hub, driven for a moment: what the summary says is what the hub has counted."""
+"""The traffic generator against a real hub: its counts match those of the hub."""
 
 import asyncio
 import json
@@ -17,18 +17,18 @@ from fiveways.traffic.driver import TrafficConfig, TrafficReport, run_traffic
 from fiveways.traffic.target import PROTOCOL_SCHEMES, Target
 from tests.support import hubs
 
-PATIENCE = 300.0
+TIMEOUT = 300.0
 ROUTED = ["quick", "slow", "failing", "streaming", "busy", "impatient", "cancelled", "wrong", "callback", "repeated"]
-"""What a hub passes on to somebody."""
+"""Kinds that the hub routes to a callee."""
 
 
-def place_of(hub: hubs.Hub) -> str:
+def address_of(hub: hubs.Hub) -> str:
     return str(hub.urls["lrpm"]).removeprefix("lrpm+ws://").removesuffix("/lrpm")
 
 
-def driven(hub: hubs.Hub, **more: Any) -> TrafficReport:  # noqa: ANN401  of Wish
-    wish = TrafficConfig(Target.parse(place_of(hub)), **{"seconds": 2.0, "rate": 200.0, **more})
-    return asyncio.run(asyncio.wait_for(run_traffic(wish), PATIENCE))
+def driven(hub: hubs.Hub, **options: Any) -> TrafficReport:  # noqa: ANN401  fields of TrafficConfig
+    config = TrafficConfig(Target.parse(address_of(hub)), **{"seconds": 2.0, "rate": 200.0, **options})
+    return asyncio.run(asyncio.wait_for(run_traffic(config), TIMEOUT))
 
 
 def stats_of(hub: hubs.Hub) -> dict[str, Any]:
@@ -39,51 +39,51 @@ def stats_of(hub: hubs.Hub) -> dict[str, Any]:
 
 @pytest.fixture(scope="module")
 def run() -> Iterator[tuple[TrafficReport, dict[str, Any]]]:
-    """One run against a fresh hub, and what that hub says afterwards."""
+    """One run against a new hub, and the statistics of the hub afterwards."""
     with hubs.serving() as hub:
         report = driven(hub)
         yield report, stats_of(hub)
 
 
-def test_all_protocols_take_part_and_all_that_was_planned_is_done(run: tuple[TrafficReport, dict[str, Any]]) -> None:
-    tally = run[0].counts
-    assert set(tally.outcomes_by(0)) == {*PROTOCOL_SCHEMES, "http"}
-    planned = tally.total - tally.total_of("malformed", "login", "repeated")
-    assert planned == 400 + 1  # the last word to the one who did not read
-    assert not any(outcome == "unfinished" for _, _, outcome in tally.sent)
-    assert tally.notes == []
+def test_all_protocols_and_all_planned_steps_run(run: tuple[TrafficReport, dict[str, Any]]) -> None:
+    counts = run[0].counts
+    assert set(counts.outcomes_by(0)) == {*PROTOCOL_SCHEMES, "http"}
+    planned = counts.total - counts.total_of("malformed", "login", "repeated")
+    assert planned == 400 + 1  # the last event to the slow consumer
+    assert not any(outcome == "unfinished" for _, _, outcome in counts.sent)
+    assert counts.notes == []
 
 
-def test_the_hub_has_counted_the_same(run: tuple[TrafficReport, dict[str, Any]]) -> None:
+def test_counts_match_those_of_the_hub(run: tuple[TrafficReport, dict[str, Any]]) -> None:
     report, after = run
-    tally = report.counts
-    assert after["calls"] == tally.total_of(*ROUTED)
-    assert after["publications"] == tally.total_of("publication", "flood")
-    assert after["deliveries"] == tally.total_of("publication") * len(PROTOCOL_SCHEMES) + tally.total_of("flood")
-    assert after["failures"]["no_such_method"] == tally.total_of("unknown")
-    assert after["failures"]["raised"] >= tally.total_of("failing")
-    assert after["refused_logins"] == sum(tally.sent[speaker, "login", "refused"] for speaker in PROTOCOL_SCHEMES)
-    told: Any = report.as_dict()["stats"]
-    assert told["calls"] == after["calls"]
+    counts = report.counts
+    assert after["calls"] == counts.total_of(*ROUTED)
+    assert after["publications"] == counts.total_of("publication", "flood")
+    assert after["deliveries"] == counts.total_of("publication") * len(PROTOCOL_SCHEMES) + counts.total_of("flood")
+    assert after["failures"]["no_such_method"] == counts.total_of("unknown")
+    assert after["failures"]["raised"] >= counts.total_of("failing")
+    assert after["refused_logins"] == sum(counts.sent[protocol, "login", "refused"] for protocol in PROTOCOL_SCHEMES)
+    stats: Any = report.as_dict()["stats"]
+    assert stats["calls"] == after["calls"]
 
 
-def test_everything_that_was_published_came(run: tuple[TrafficReport, dict[str, Any]]) -> None:
-    tally = run[0].counts
-    published = tally.total_of("publication")
-    assert {speaker: tally.events[speaker] + tally.missed[speaker] for speaker in PROTOCOL_SCHEMES} == dict.fromkeys(
-        PROTOCOL_SCHEMES, published
-    )
-    assert tally.events["slow reader"] + tally.missed["slow reader"] == tally.total_of("flood")
+def test_all_publications_are_delivered(run: tuple[TrafficReport, dict[str, Any]]) -> None:
+    counts = run[0].counts
+    published = counts.total_of("publication")
+    assert {
+        protocol: counts.events[protocol] + counts.missed[protocol] for protocol in PROTOCOL_SCHEMES
+    } == dict.fromkeys(PROTOCOL_SCHEMES, published)
+    assert counts.events["slow reader"] + counts.missed["slow reader"] == counts.total_of("flood")
 
 
-def test_what_is_said_again_is_run_once(run: tuple[TrafficReport, dict[str, Any]]) -> None:
-    tally = run[0].counts
-    ran = sum(number for name, number in tally.method_runs.items() if name.endswith(".look_up"))
-    assert tally.total_of("repeated") > 5
-    assert ran == tally.total_of("quick", "repeated")
+def test_repeated_request_is_run_once(run: tuple[TrafficReport, dict[str, Any]]) -> None:
+    counts = run[0].counts
+    runs = sum(number for name, number in counts.method_runs.items() if name.endswith(".look_up"))
+    assert counts.total_of("repeated") > 5
+    assert runs == counts.total_of("quick", "repeated")
 
 
-def test_each_kind_ends_as_it_should(run: tuple[TrafficReport, dict[str, Any]]) -> None:
+def test_each_kind_has_its_outcome(run: tuple[TrafficReport, dict[str, Any]]) -> None:
     kinds = run[0].counts.outcomes_by(1)
     for name in ("quick", "slow", "streaming", "publication", "repeated"):
         assert set(kinds[name]) == {"result"}, name
@@ -93,7 +93,7 @@ def test_each_kind_ends_as_it_should(run: tuple[TrafficReport, dict[str, Any]]) 
     assert set(kinds["malformed"]) <= {"failed", "closed"}
 
 
-def test_nothing_is_left_behind(run: tuple[TrafficReport, dict[str, Any]]) -> None:
+def test_hub_has_no_state_left(run: tuple[TrafficReport, dict[str, Any]]) -> None:
     after = run[1]
     assert {
         name: after[name] for name in ("offers", "subscriptions", "retained", "callbacks", "open_calls", "owed")
@@ -107,42 +107,42 @@ def test_nothing_is_left_behind(run: tuple[TrafficReport, dict[str, Any]]) -> No
     }
 
 
-def test_a_reader_that_stops_hears_how_much_it_missed() -> None:
-    async def flood(hub: hubs.Hub, tally: TrafficCounts) -> None:
+def test_slow_consumer_receives_number_of_missed_events() -> None:
+    async def flood(hub: hubs.Hub, counts: TrafficCounts) -> None:
         async with fiveways.connect(hub.url("lrpm")) as peer:
 
             async def last() -> None:
                 await peer.publish(FLOOD_TOPIC, "last")
 
-            async with misbehaviours.slow_consumer(Target.parse(place_of(hub)), tally, last):
+            async with misbehaviours.slow_consumer(Target.parse(address_of(hub)), counts, last):
                 for number in range(300):
                     await peer.publish(FLOOD_TOPIC, {"number": number, "bulk": "x" * 60_000})
 
     with hubs.serving() as hub:
-        tally = TrafficCounts()
-        asyncio.run(asyncio.wait_for(flood(hub, tally), PATIENCE))
-    assert tally.missed["slow reader"] > 0
-    assert tally.events["slow reader"] + tally.missed["slow reader"] == 301
+        counts = TrafficCounts()
+        asyncio.run(asyncio.wait_for(flood(hub, counts), TIMEOUT))
+    assert counts.missed["slow reader"] > 0
+    assert counts.events["slow reader"] + counts.missed["slow reader"] == 301
 
 
-def test_somebody_who_has_enough_ends_it() -> None:
+def test_stop_event_ends_the_run() -> None:
     async def short(hub: hubs.Hub) -> TrafficReport:
-        enough = asyncio.Event()
-        wish = TrafficConfig(Target.parse(place_of(hub)), seconds=3600, rate=50)
+        stop_event = asyncio.Event()
+        config = TrafficConfig(Target.parse(address_of(hub)), seconds=3600, rate=50)
 
-        def told(at: float) -> None:
+        def on_progress(at: float) -> None:
             if at > 0.3:
-                enough.set()
+                stop_event.set()
 
-        return await asyncio.wait_for(run_traffic(wish, enough, told), PATIENCE)
+        return await asyncio.wait_for(run_traffic(config, stop_event, on_progress), TIMEOUT)
 
     with hubs.serving() as hub:
         report = asyncio.run(short(hub))
-    assert report.seconds < PATIENCE
+    assert report.seconds < TIMEOUT
     assert 0 < report.counts.total < 3600
 
 
-def test_where_there_are_rules_some_is_refused(tmp_path: Path) -> None:
+def test_permissions_deny_some_calls(tmp_path: Path) -> None:
     config = tmp_path / "fiveways.toml"
     config.write_text(
         '[auth]\nanonymous = "never"\n[[auth.identity]]\nname = "driver"\ntoken = "a-token-of-the-driver-alone"\n'
@@ -150,33 +150,33 @@ def test_where_there_are_rules_some_is_refused(tmp_path: Path) -> None:
         encoding="utf-8",
     )
     with hubs.serving("--config", str(config)) as hub:
-        target = Target.parse(place_of(hub), "a-token-of-the-driver-alone")
-        report = asyncio.run(asyncio.wait_for(run_traffic(TrafficConfig(target, seconds=1.0, rate=200.0)), PATIENCE))
-    tally = report.counts
-    assert tally.reasons["denied"] > 10
-    assert tally.sent["umq", "login", "refused"] + tally.sent["lrpm-json", "login", "refused"] > 0
-    assert not any(outcome == "result" for _, kind, outcome in tally.sent if kind == "login")
+        target = Target.parse(address_of(hub), "a-token-of-the-driver-alone")
+        report = asyncio.run(asyncio.wait_for(run_traffic(TrafficConfig(target, seconds=1.0, rate=200.0)), TIMEOUT))
+    counts = report.counts
+    assert counts.reasons["denied"] > 10
+    assert counts.sent["umq", "login", "refused"] + counts.sent["lrpm-json", "login", "refused"] > 0
+    assert not any(outcome == "result" for _, kind, outcome in counts.sent if kind == "login")
 
 
-def test_a_broker_takes_part_where_there_is_one() -> None:
+def test_broker_traffic_is_included() -> None:
     with hubs.serving("--set", "mqtt.enabled=true", "--set", "mqtt.port=0") as hub:
         broker = str(hub.urls["mqtt-rpc"])
         report = driven(hub, seconds=1.0, mqtt=broker.removeprefix("mqtt-rpc+"))
-    tally = report.counts
-    assert tally.sent["mqtt-rpc", "quick", "result"] > 0
-    assert {kind for protocol, kind, _ in tally.sent if protocol == "mqtt-rpc"} <= SUPPORTED_KINDS
-    assert sum(number for name, number in tally.method_runs.items() if name.endswith(".digest")) > 0
+    counts = report.counts
+    assert counts.sent["mqtt-rpc", "quick", "result"] > 0
+    assert {kind for protocol, kind, _ in counts.sent if protocol == "mqtt-rpc"} <= SUPPORTED_KINDS
+    assert sum(number for name, number in counts.method_runs.items() if name.endswith(".digest")) > 0
 
 
-def test_the_command_tells_people_and_programs() -> None:
+def test_command_prints_a_table_or_json() -> None:
     with hubs.serving() as hub:
-        arguments = ("traffic", place_of(hub), "--seconds", "1", "--rate", "100", "--seed", "3")
+        arguments = ("traffic", address_of(hub), "--seconds", "1", "--rate", "100", "--seed", "3")
         code, out, err = hubs.run(*arguments, "--json")
         assert (code, err) == (0, "")
         summary = json.loads(out)
         assert summary["seed"] == 3
         assert summary["total"] == sum(
-            number for kinds in summary["sent"].values() for ends in kinds.values() for number in ends.values()
+            number for kinds in summary["sent"].values() for outcomes in kinds.values() for number in outcomes.values()
         )
         code, out, err = hubs.run(*arguments)
         assert (code, err) == (0, "")
@@ -187,15 +187,15 @@ def test_the_command_tells_people_and_programs() -> None:
 @pytest.mark.parametrize(
     ("arguments", "code", "sentence"),
     [
-        (["192.0.2.1:7500"], 2, "192.0.2.1 is not this machine; --yes-remote says that you mean it all the same"),
-        (["--mqtt", "mqtt://192.0.2.1"], 2, "192.0.2.1 is not this machine"),
-        (["mqtt://localhost"], 2, "is no place of a hub"),
+        (["192.0.2.1:7500"], 2, "192.0.2.1 is another machine; --yes-remote allows it"),
+        (["--mqtt", "mqtt://192.0.2.1"], 2, "192.0.2.1 is another machine"),
+        (["mqtt://localhost"], 2, "is not the address of a hub"),
         (["--mqtt", "localhost"], 2, "is no way to a broker"),
         (["localhost:9", "--seconds", "1"], 1, "localhost:9"),
     ],
 )
-def test_what_cannot_be_driven_is_told_in_a_sentence(arguments: list[str], code: int, sentence: str) -> None:
-    found, out, err = hubs.run("traffic", *arguments)
-    assert (found, out) == (code, "")
+def test_usage_error_is_one_sentence(arguments: list[str], code: int, sentence: str) -> None:
+    exit_code, out, err = hubs.run("traffic", *arguments)
+    assert (exit_code, out) == (code, "")
     assert sentence in err
     assert len(err.splitlines()) == 1

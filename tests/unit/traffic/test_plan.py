@@ -59,7 +59,7 @@ def test_one_speaker_wants_another_encoding() -> None:
 
 @pytest.mark.parametrize("written", ["", "mqtt://localhost", "localhost:port", "http://", "http://me:secret@hub"])
 def test_what_is_no_place_is_refused(written: str) -> None:
-    with pytest.raises(BadUrl, match="is no place of a hub"):
+    with pytest.raises(BadUrl, match="is not the address of a hub"):
         Target.parse(written)
 
 
