@@ -1,6 +1,6 @@
-"""What the user types: `fiveways serve`, `call`, `publish`, `subscribe`, `push`, `pull`, `check` and so on.
+"""The command line: `fiveways serve`, `call`, `publish`, `subscribe`, `push`, `pull`, `check` and so on.
 
-Modules here import the hub and the client inside their functions, so that help and completion come at once.
+Modules import the hub and the client inside functions, which keeps help and shell completion fast.
 """
 
 from fiveways.cli.root import main

@@ -1,4 +1,4 @@
-"""`fiveways call`: one call, one answer, or its parts."""
+"""`fiveways call`: call a method and print its response."""
 
 import asyncio
 import sys
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from fiveways.cli.connection_options import ConnectionOptions, run_async
+from fiveways.cli.connection_options import ConnectionOptions
 from fiveways.cli.errors import UsageError, print_stderr
 from fiveways.cli.json_io import check_readable, parse_json_argument, print_value
 from fiveways.cli.progress_notes import NoteDisplay, NoteLines
@@ -15,12 +15,12 @@ from fiveways.client.peer import Peer
 from fiveways.errors import CallTimeout
 
 _PROTOCOLS_WITH_NOTES: Final = frozenset({"nq", "lrpm-json", "lrpm-cbor"})
-"""Protocols in which something is told on the way to an answer."""
+"""Protocols with notes and progress for pending calls."""
 
 
 @dataclass(frozen=True, slots=True)
 class CallOptions:
-    """What the user typed."""
+    """Options of `fiveways call`."""
 
     method: str
     body: str | None = None
@@ -32,75 +32,80 @@ class CallOptions:
     verbose: bool = False
 
 
-def call(gate: ConnectionOptions, wish: CallOptions) -> None:
-    """Call, and print what comes."""
-    if gate.is_mqtt:
-        _check_mqtt(wish)
-        run_async(_call_mqtt(gate, wish, parse_json_argument(wish.body)))
+def call(connection: ConnectionOptions, options: CallOptions) -> None:
+    """Call a method, and print its response or the parts of it."""
+    if connection.is_mqtt:
+        _check_mqtt(options)
+        asyncio.run(_call_mqtt(connection, options, parse_json_argument(options.body)))
         return
-    if gate.schema:
-        raise UsageError("--schema is for services behind a broker: mqtt-rpc+mqtt://...")
-    if wish.stream and (wish.attachments or wish.save_directory is not None):
-        raise UsageError("--stream goes without attachments")
-    if wish.stream and wish.verbose:
-        raise UsageError("--stream goes without --verbose")
-    body = parse_json_argument(wish.body)
-    attachments = [check_readable(path) for path in wish.attachments]
-    run_async(_stream(gate, wish, body) if wish.stream else _call(gate, wish, body, attachments))
+    if connection.schema:
+        raise UsageError("--schema is only for services behind an MQTT broker (mqtt-rpc+mqtt://...)")
+    if options.stream and (options.attachments or options.save_directory is not None):
+        raise UsageError("--stream cannot be combined with attachments")
+    if options.stream and options.verbose:
+        raise UsageError("--stream cannot be combined with --verbose")
+    body = parse_json_argument(options.body)
+    attachments = [check_readable(path) for path in options.attachments]
+    asyncio.run(_stream(connection, options, body) if options.stream else _call(connection, options, body, attachments))
 
 
-async def _call(gate: ConnectionOptions, wish: CallOptions, body: object, attachments: list[Path]) -> None:
-    async with gate.connect_within(wish.timeout) as peer:
-        going = peer.begin(wish.method, body, timeout=wish.timeout, attachments=attachments, verbose=wish.verbose)
+async def _call(connection: ConnectionOptions, options: CallOptions, body: object, attachments: list[Path]) -> None:
+    async with connection.connect_within(options.timeout) as peer:
+        pending = peer.begin(
+            options.method, body, timeout=options.timeout, attachments=attachments, verbose=options.verbose
+        )
         try:
-            with _progress_display(peer, wish) as teller:
-                async for note in going.notes():
-                    teller.show_note(note)
-            reply = await going.reply()
+            with _progress_display(peer, options) as display:
+                async for note in pending.notes():
+                    display.show_note(note)
+            reply = await pending.reply()
         finally:
-            going.cancel()
-    if wish.save_directory is not None:
-        _save(reply.attachments, wish.save_directory)
+            pending.cancel()
+    if options.save_directory is not None:
+        _save(reply.attachments, options.save_directory)
     elif reply.attachments:
-        print_stderr(f"fiveways call: {len(reply.attachments)} attachments came; --save-attachments DIR keeps them")
-    print_value(reply.value, raw=wish.raw)
+        print_stderr(
+            f"fiveways call: the response has {len(reply.attachments)} attachments; "
+            "save them with --save-attachments DIR"
+        )
+    print_value(reply.value, raw=options.raw)
 
 
-def _check_mqtt(wish: CallOptions) -> None:
-    if wish.attachments or wish.save_directory is not None:
-        raise UsageError("RPC over MQTT has no attachments")
-    if wish.verbose:
-        raise UsageError("in RPC over MQTT nothing is told on the way: leave --verbose out")
+def _check_mqtt(options: CallOptions) -> None:
+    if options.attachments or options.save_directory is not None:
+        raise UsageError("RPC over MQTT does not support attachments")
+    if options.verbose:
+        raise UsageError("RPC over MQTT does not support --verbose: it has no notes or progress")
 
 
-async def _call_mqtt(gate: ConnectionOptions, wish: CallOptions, body: object) -> None:
-    """Call a service behind a broker."""
+async def _call_mqtt(connection: ConnectionOptions, options: CallOptions, body: object) -> None:
+    """Call a service behind an MQTT broker."""
     try:
-        async with asyncio.timeout(wish.timeout) as limit, gate.connect_broker(wish.timeout) as peer:
-            if wish.stream:
-                async for part in peer.stream(wish.method, body, timeout=wish.timeout):
-                    print_value(part, raw=wish.raw)
+        async with asyncio.timeout(options.timeout) as limit, connection.connect_broker(options.timeout) as peer:
+            if options.stream:
+                async for part in peer.stream(options.method, body, timeout=options.timeout):
+                    print_value(part, raw=options.raw)
             else:
-                print_value(await peer.call(wish.method, body, timeout=wish.timeout), raw=wish.raw)
+                print_value(await peer.call(options.method, body, timeout=options.timeout), raw=options.raw)
     except TimeoutError:
         if not limit.expired():
             raise
-        raise CallTimeout(f"no answer within {wish.timeout:g} s") from None
+        raise CallTimeout(f"no response within {options.timeout:g} s") from None
 
 
-def _progress_display(peer: Peer, wish: CallOptions) -> NoteDisplay:
-    """Choose who tells the user how far it is."""
+def _progress_display(peer: Peer, options: CallOptions) -> NoteDisplay:
+    """Return the display for notes and progress of the method."""
     if sys.stderr.isatty() and peer.protocol in _PROTOCOLS_WITH_NOTES:
-        from fiveways.cli.progress_bar import NoteProgressBar  # noqa: PLC0415  a program that reads the output does without it
+        from fiveways.cli.progress_bar import NoteProgressBar  # noqa: PLC0415  slow import, needed on terminals only
 
-        return NoteProgressBar(wish.method, verbose=wish.verbose)
-    return NoteLines("fiveways call", verbose=wish.verbose)
+        return NoteProgressBar(options.method, verbose=options.verbose)
+    return NoteLines("fiveways call", verbose=options.verbose)
 
 
-async def _stream(gate: ConnectionOptions, wish: CallOptions, body: object) -> None:
-    async with gate.connect_within(wish.timeout) as peer:
-        async for part in peer.stream(wish.method, body, timeout=wish.timeout):
-            print_value(part, raw=wish.raw)
+async def _stream(connection: ConnectionOptions, options: CallOptions, body: object) -> None:
+    async with connection.connect_within(options.timeout) as peer:
+        async for part in peer.stream(options.method, body, timeout=options.timeout):
+            print_value(part, raw=options.raw)
 
 
 def _save(attachments: Sequence[bytes], folder: Path) -> None:
@@ -108,4 +113,4 @@ def _save(attachments: Sequence[bytes], folder: Path) -> None:
     for number, data in enumerate(attachments, 1):
         path = folder / f"attachment-{number}"
         path.write_bytes(data)
-        print_stderr(f"fiveways call: {len(data)} bytes are in {path}")
+        print_stderr(f"fiveways call: saved {len(data)} bytes to {path}")

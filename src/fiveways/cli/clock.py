@@ -1,5 +1,6 @@
-"""`fiveways clock`: whether the hub's clock has jumped, and the confirmation that it is right."""
+"""`fiveways clock`: detection of a clock jump, and the confirmation that the clock is right."""
 
+import asyncio
 from typing import Annotated
 
 import typer
@@ -11,7 +12,11 @@ def clock(
     url: options.Url,
     *,
     confirm: Annotated[
-        bool, typer.Option("--confirm", help="The clock is right: let requests expire and old segments be deleted.")
+        bool,
+        typer.Option(
+            "--confirm",
+            help="Confirm that the clock is right; requests expire and old journal segments are deleted as usual.",
+        ),
     ] = False,
     timeout: options.Timeout = 30.0,
     raw: options.Raw = False,
@@ -23,10 +28,10 @@ def clock(
     r"""Show whether the hub's clock has jumped, or confirm that it is right.
 
     After a jump of more than store.clock_jump seconds, accepted requests do not
-    expire and journal segments are not deleted for their age. `jump` is how many
-    seconds the clock is ahead of the last record, or behind it.
+    expire, and journal segments are not deleted because of their age. `jump` is
+    the difference in seconds between the clock and the last record.
 
-    --confirm needs a permission that names hub.clock, such as
+    --confirm requires a permission that names hub.clock, such as
     call = \["*", "hub.clock"].
 
     [bold]Examples[/bold]
@@ -34,11 +39,11 @@ def clock(
       fiveways clock lrpm+ws://localhost:7500
       fiveways clock lrpm+ws://localhost:7500 --confirm --token-file ops.token
     """
-    from fiveways.cli.connection_options import ConnectionOptions, connection_options, run_async  # noqa: PLC0415
+    from fiveways.cli.connection_options import ConnectionOptions, connection_options  # noqa: PLC0415
     from fiveways.cli.json_io import print_value  # noqa: PLC0415
 
-    async def asked(gate: ConnectionOptions) -> object:
-        async with gate.connect_within(timeout) as peer:
+    async def fetch_clock(connection: ConnectionOptions) -> object:
+        async with connection.connect_within(timeout) as peer:
             return await peer.call("hub.clock", {"confirm": confirm})
 
-    print_value(run_async(asked(connection_options(url, token, token_file, identity, secret_file))), raw=raw)
+    print_value(asyncio.run(fetch_clock(connection_options(url, token, token_file, identity, secret_file))), raw=raw)

@@ -1,4 +1,4 @@
-"""`fiveways config`: settings before they are used."""
+"""`fiveways config`: check and show settings."""
 
 import os
 from pathlib import Path
@@ -11,17 +11,21 @@ from fiveways.settings.sources import SettingsError
 
 
 def check(file: Path) -> None:
-    """Say that a file is good; SettingsError says what is not."""
+    """Check a configuration file together with the environment, and print the number of settings.
+
+    Raises:
+        SettingsError: a setting is invalid, or a secret is too weak.
+    """
     loaded = read_settings(file, os.environ)
-    if found := list(weak_secrets(loaded.settings)):
-        raise SettingsError("; ".join(found), source=str(file))
+    if problems := list(weak_secrets(loaded.settings)):
+        raise SettingsError("; ".join(problems), source=str(file))
     for warning in loaded.warnings:
         print_stderr(f"fiveways config: {warning}")
     count = len(loaded.locations)
-    sets = f"{count} setting{'' if count == 1 else 's'}"
-    print(f"{file} is good; with the environment it sets {sets}")  # noqa: T201
+    settings = f"{count} setting{'' if count == 1 else 's'}"
+    print(f"{file} is valid; with the environment it sets {settings}")  # noqa: T201
 
 
 def show(file: Path | None, *, docs: bool) -> None:
-    """Print all settings, secrets as `***`."""
+    """Print all settings as TOML, with secrets as `***`."""
     print(render_toml(read_settings(file, os.environ), docs=docs))  # noqa: T201

@@ -1,11 +1,11 @@
-"""A connection to a hub, as the options of a command describe it."""
+"""Connections to hubs and brokers, as described by the options of a command."""
 
 import asyncio
-from collections.abc import AsyncIterator, Coroutine, Sequence
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from typing import TYPE_CHECKING, Final
 
 from fiveways.cli.errors import UsageError
 from fiveways.cli.json_io import read_file
@@ -18,30 +18,33 @@ from fiveways.errors import CallTimeout, NotExecuted, Reason, Refused
 if TYPE_CHECKING:
     from fiveways.client.mqtt.peer import MqttPeer
 
-T = TypeVar("T")
 _CREDENTIALS_HINT: Final = "; give one with --token-file FILE or the variable FIVEWAYS_TOKEN"
 
 
 @dataclass(frozen=True, slots=True)
 class ConnectionOptions:
-    """Where the hub is, and who asks."""
+    """The URL of a hub or broker, and the credentials for it."""
 
     url: str
     token: str = field(default="", repr=False)
     identity: str = ""
     secret: str = field(default="", repr=False)
     schema: tuple[Path, ...] = ()
-    """Descriptor sets, for services behind a broker."""
+    """Protobuf descriptor sets, for services behind an MQTT broker."""
 
     @property
     def is_mqtt(self) -> bool:
-        """Whether a broker is asked, not a hub."""
+        """Whether the URL names an MQTT broker, not a hub."""
         return is_mqtt(self.url)
 
     @asynccontextmanager
-    async def connect_broker(self, patience: float, *, reconnect: bool = False) -> "AsyncIterator[MqttPeer]":
-        """Open a connection to a broker whose requests wait `patience` seconds; UsageError as `peer`."""
-        from fiveways.client.mqtt.peer import connect_mqtt  # noqa: PLC0415  few need protobuf
+    async def connect_broker(self, request_timeout: float, *, reconnect: bool = False) -> "AsyncIterator[MqttPeer]":
+        """Open a connection to an MQTT broker; `request_timeout` is the default for its requests, in seconds.
+
+        Raises:
+            UsageError: the URL or a schema is invalid.
+        """
+        from fiveways.client.mqtt.peer import connect_mqtt  # noqa: PLC0415  protobuf is needed for brokers only
         from fiveways.schemas import SchemaError  # noqa: PLC0415
 
         try:
@@ -50,7 +53,7 @@ class ConnectionOptions:
                 replace(broker, user=self.identity, password=self.secret),
                 service=service,
                 schema=self.schema,
-                timeout=patience,
+                timeout=request_timeout,
                 reconnect=reconnect,
             )
         except (BadUrl, SchemaError) as exc:
@@ -59,18 +62,20 @@ class ConnectionOptions:
             yield peer
 
     @asynccontextmanager
-    async def connect_peer(self, patience: float, *, reconnect: bool = False) -> AsyncIterator[Peer]:
-        """Open a connection whose requests wait `patience` seconds.
+    async def connect_peer(self, request_timeout: float, *, reconnect: bool = False) -> AsyncIterator[Peer]:
+        """Open a connection to a hub; `request_timeout` is the default for its requests, in seconds.
 
         Raises:
-            UsageError: no connection could be opened to what was given.
+            UsageError: the URL or the credentials are invalid.
         """
         if self.is_mqtt:
-            raise UsageError("a broker is only called, published to and subscribed to: ask a hub for anything else")
+            raise UsageError(
+                "an MQTT broker supports only call, publish and subscribe; use the URL of a hub for other commands"
+            )
         token, identity, secret = self.token, self.identity, self.secret
         try:
             opening = connect(
-                self.url, token=token, identity=identity, secret=secret, timeout=patience, reconnect=reconnect
+                self.url, token=token, identity=identity, secret=secret, timeout=request_timeout, reconnect=reconnect
             )
         except (BadUrl, BadCredentials) as exc:
             raise UsageError(str(exc)) from exc
@@ -88,12 +93,11 @@ class ConnectionOptions:
         return bool(self.token or self.identity)
 
     def _credentials_hint(self) -> str:
-        """Return how to give credentials, if none were given."""
         return "" if self._has_credentials() else _CREDENTIALS_HINT
 
     @asynccontextmanager
     async def connect_within(self, seconds: float) -> AsyncIterator[Peer]:
-        """Open a connection for so long, handshake and all: a script counts on it.
+        """Open a connection that ends after `seconds`, handshake and requests included.
 
         Raises:
             CallTimeout: the time is over.
@@ -105,7 +109,7 @@ class ConnectionOptions:
         except TimeoutError:
             if not limit.expired():
                 raise
-            raise CallTimeout(f"no answer within {seconds:g} s") from None
+            raise CallTimeout(f"no response within {seconds:g} s") from None
 
 
 def connection_options(
@@ -116,17 +120,17 @@ def connection_options(
     secret_file: Path | None = None,
     schema: Sequence[Path] | None = None,
 ) -> ConnectionOptions:
-    """Return what the options say, with the files read.
+    """Return the connection options of a command line, with the token or secret read from its file.
 
     Raises:
-        UsageError: they do not fit together.
+        UsageError: a file cannot be read, or the options contradict each other.
     """
     secret = "" if secret_file is None else _read_secret(secret_file)
     if bool(identity) != bool(secret):
-        raise UsageError("--identity and --secret-file belong together")
-    # A file is named for one command, the variable perhaps for all.
-    shown = _read_secret(token_file) if token_file is not None else token
-    return ConnectionOptions(url, shown, identity, secret, tuple(schema or ()))
+        raise UsageError("--identity and --secret-file must be given together")
+    # --token-file is given for this command; FIVEWAYS_TOKEN may be set for all.
+    bearer = _read_secret(token_file) if token_file is not None else token
+    return ConnectionOptions(url, bearer, identity, secret, tuple(schema or ()))
 
 
 def _read_secret(path: Path) -> str:
@@ -137,8 +141,3 @@ def _read_secret(path: Path) -> str:
     if not text:
         raise UsageError(f"{path} is empty")
     return text
-
-
-def run_async(task: Coroutine[Any, Any, T]) -> T:
-    """Run a command's work in an event loop of its own."""
-    return asyncio.run(task)

@@ -1,4 +1,4 @@
-"""The commands `fiveways context ...`: their options and help. `root` takes them up."""
+"""Options and help of `fiveways context ...`."""
 
 import os
 from pathlib import Path
@@ -16,8 +16,8 @@ app = typer.Typer(
     help="""Save the URLs of hubs under names, to use them in other commands.
 
 A context is a URL and the paths of credential files. Tokens and secrets
-are not saved. Commands take the name of a context in place of the URL.
-If they have neither, they take FIVEWAYS_URL (a URL or a name of a context),
+are not saved. Commands accept the name of a context in place of the URL.
+If both are omitted, they use FIVEWAYS_URL (a URL or the name of a context),
 then the default context.
 
 [bold]Examples[/bold]
@@ -31,7 +31,10 @@ then the default context.
 )
 
 NewName: TypeAlias = Annotated[
-    str, typer.Argument(metavar="NAME", help="Up to 64 ASCII letters, digits, - and _, such as prod.")
+    str,
+    typer.Argument(
+        metavar="NAME", help="The name of the context: up to 64 ASCII letters, digits, - and _, such as prod."
+    ),
 ]
 Name: TypeAlias = Annotated[
     str, typer.Argument(metavar="NAME", help="The name of a saved context.", autocompletion=options.complete_contexts)
@@ -45,50 +48,52 @@ def add(
         str,
         typer.Argument(
             metavar="URL",
-            help="The URL of a client, such as lrpm+ws://localhost:7500.",
+            help="The URL of the hub with the protocol, such as lrpm+ws://localhost:7500.",
             autocompletion=options.complete_schemes,
         ),
     ],
     *,
     token_file: options.TokenFile = None,
-    identity: Annotated[str, typer.Option(metavar="NAME", help="Your name, if you have a secret or a password.")] = "",
+    identity: Annotated[
+        str, typer.Option(metavar="NAME", help="The identity for authentication with a secret or a password.")
+    ] = "",
     secret_file: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="A file that holds your secret or password.")
+        Path | None, typer.Option(metavar="FILE", help="A file with the secret or the password of --identity.")
     ] = None,
     schema: options.Schema = None,
-    force: Annotated[bool, typer.Option("--force", help="Replace a context of the same name.")] = False,
+    force: Annotated[bool, typer.Option("--force", help="Replace an existing context.")] = False,
 ) -> None:
     """Save a context.
 
-    Only the paths of the files are saved, not their content.
-    The context's own file is readable by you alone.
+    Only the paths of credential files are saved, not their content. The file of
+    the context is readable only by its owner.
 
     [bold]Examples[/bold]
 
       fiveways context add local lrpm+ws://localhost:7500
       fiveways context add prod umq+wss://hub.example.com --token-file t.key
     """
-    path = context_store.path_of(name)
+    context_path = context_store.path_of(name)
     _check(url, token_file, identity, secret_file)
     if context_store.is_saved(name) and not force:
-        raise UsageError(f"there is a context {name!r} already; --force replaces it")
-    files = tuple(_absolute(each) for each in schema or ())
+        raise UsageError(f"context {name!r} already exists; --force replaces it")
+    schema_files = tuple(_absolute(file) for file in schema or ())
     context = SavedContext(
         url,
         None if token_file is None else _absolute(token_file),
         identity,
         None if secret_file is None else _absolute(secret_file),
-        files,
+        schema_files,
     )
     context_store.save(name, context)
-    print(printable(f"Saved context {name} in {path}"))  # noqa: T201
+    print(printable(f"Saved context {name} in {context_path}"))  # noqa: T201
 
 
 @app.command("list", cls=Command)
 def list_() -> None:
     """List all contexts and their URLs.
 
-    An asterisk marks the default context.
+    The default context is marked with *.
 
     [bold]Example[/bold]
 
@@ -114,7 +119,7 @@ def list_() -> None:
 def show(name: Name) -> None:
     """Show a context as TOML.
 
-    It holds the paths of credential files, not their content.
+    A context contains the paths of credential files, not their content.
 
     [bold]Example[/bold]
 
@@ -127,14 +132,14 @@ def show(name: Name) -> None:
 def use(name: Name) -> None:
     """Choose the default context.
 
-    Commands take it if they have no URL and FIVEWAYS_URL is not set.
+    Commands use it if the URL is omitted and FIVEWAYS_URL is not set.
 
     [bold]Example[/bold]
 
       fiveways context use prod
     """
     context_store.make_default(name)
-    print(f"{name} is the default context now")  # noqa: T201
+    print(f"{name} is now the default context")  # noqa: T201
     _note_variable()
 
 
@@ -142,18 +147,18 @@ def use(name: Name) -> None:
 def remove(name: Name) -> None:
     """Delete a context.
 
-    The credential files that it names are kept.
+    Its credential files are kept.
 
     [bold]Example[/bold]
 
       fiveways context remove prod
     """
     was_default = context_store.remove(name)
-    print(f"Removed context {name}{'; there is no default context now' if was_default else ''}")  # noqa: T201
+    print(f"Removed context {name}{'; there is no default context any more' if was_default else ''}")  # noqa: T201
 
 
 def _check(url: str, token_file: Path | None, identity: str, secret_file: Path | None) -> None:
-    """Refuse a context that no command could use, before it is saved."""
+    """Raise UsageError for a context that no command could use."""
     from fiveways.client.urls import BadUrl, is_mqtt, parse, parse_mqtt  # noqa: PLC0415
 
     if reason := context_store.check_url(url):
@@ -166,16 +171,16 @@ def _check(url: str, token_file: Path | None, identity: str, secret_file: Path |
     except BadUrl as exc:
         raise UsageError(str(exc)) from exc
     if bool(identity) != (secret_file is not None):
-        raise UsageError("--identity and --secret-file belong together")
+        raise UsageError("--identity and --secret-file must be given together")
     if token_file is not None and identity:
-        raise UsageError("give --token-file, or --identity and --secret-file, not both")
+        raise UsageError("--token-file cannot be combined with --identity and --secret-file")
 
 
 def _absolute(path: Path) -> Path:
-    """Return a path that is valid in every working directory; symbolic links are kept."""
+    """Return an absolute path; symbolic links are kept."""
     return Path(os.path.abspath(os.path.expanduser(path)))  # noqa: PTH100, PTH111  Path.resolve follows links
 
 
 def _note_variable() -> None:
     if os.environ.get(hub_choice.URL_VARIABLE, "").strip():
-        print_stderr(f"fiveways context: {hub_choice.URL_VARIABLE} is set and wins over the default context")
+        print_stderr(f"fiveways context: {hub_choice.URL_VARIABLE} is set and overrides the default context")

@@ -1,7 +1,8 @@
-"""Saved contexts: the URL of a hub and the paths of credential files, one TOML file per context.
+"""Storage of saved contexts: the URL of a hub and the paths of credential files, one TOML file per context.
 
-They are in `$XDG_CONFIG_HOME/fiveways/contexts` (`~/.config/fiveways/contexts`): `NAME.toml` for each context, and
-`default` with the name of the default context. Each change is one atomic rename, so concurrent commands need no lock.
+The directory is `$XDG_CONFIG_HOME/fiveways/contexts` (`~/.config/fiveways/contexts`). It has a file `NAME.toml` for
+each context, and a file `default` with the name of the default context. Each change is one atomic rename, so
+concurrent commands need no lock.
 """
 
 import json
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
     from fiveways.settings.sources import SettingLocation
 
 NAME_PATTERN: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}")
-"""Names have no dot and no colon, so that few methods, topics and queues look like one."""
+"""Names contain neither dots nor colons, so they rarely look like a method, a topic or a queue."""
 _KEYS: Final = ("url", "token_file", "identity", "secret_file", "schema")
 _SECRET_KEY: Final = re.compile(r"token|secret|passw|passphrase|pwd|auth|credential|key|jwt|signature", re.IGNORECASE)
 _SUFFIX: Final = ".toml"
@@ -28,7 +29,7 @@ _DEFAULT: Final = "default"
 
 @dataclass(frozen=True, slots=True)
 class SavedContext:
-    """A hub, and the files that hold the credentials for it; never the credentials themselves."""
+    """The URL of a hub, and the paths of its credential files; never the credentials themselves."""
 
     url: str
     token_file: Path | None = None
@@ -38,7 +39,7 @@ class SavedContext:
 
     def as_toml(self) -> str:
         """Return the content of the context's file."""
-        schema = f"[{', '.join(_quoted(str(each)) for each in self.schema)}]" if self.schema else ""
+        schema = f"[{', '.join(_quoted(str(path)) for path in self.schema)}]" if self.schema else ""
         values = {
             "url": _quoted(self.url),
             "token_file": "" if self.token_file is None else _quoted(str(self.token_file)),
@@ -50,7 +51,7 @@ class SavedContext:
 
 
 def folder() -> Path | None:
-    """Return the directory of all contexts, which may not exist; None if the user has no home directory."""
+    """Return the directory of contexts, which may not exist; None if the user has no home directory."""
     # The XDG specification ignores relative paths.
     base = Path(os.environ.get("XDG_CONFIG_HOME", ""))
     if not base.is_absolute():
@@ -66,14 +67,14 @@ def path_of(name: str) -> Path:
     """
     if not NAME_PATTERN.fullmatch(name):
         raise UsageError(
-            f"{name!r} cannot name a context: a name has up to 64 ASCII letters, digits, - and _, "
-            "and begins with a letter or a digit"
+            f"{name!r} is not a valid context name: use up to 64 ASCII letters, digits, - and _, "
+            "beginning with a letter or a digit"
         )
     return _required_folder() / f"{name}{_SUFFIX}"
 
 
 def is_saved(name: str) -> bool:
-    """Whether a context of this name is saved."""
+    """Return whether a context of this name is saved."""
     home = folder()
     # isfile is False for a directory that this user may not enter; Path.is_file would raise.
     return home is not None and bool(NAME_PATTERN.fullmatch(name)) and os.path.isfile(home / f"{name}{_SUFFIX}")  # noqa: PTH113
@@ -86,19 +87,19 @@ def names() -> list[str]:
         files = [] if home is None else os.listdir(home)  # noqa: PTH208  Path.iterdir has no advantage here
     except OSError:
         return []
-    return sorted(name for each in files if each.endswith(_SUFFIX) and is_saved(name := each.removesuffix(_SUFFIX)))
+    return sorted(name for file in files if file.endswith(_SUFFIX) and is_saved(name := file.removesuffix(_SUFFIX)))
 
 
 def saved_names() -> str:
-    """Return the end of an error message: the contexts that could have been meant."""
-    return f"saved contexts: {', '.join(found)}" if (found := names()) else "no contexts are saved"
+    """Return a list of saved contexts, for error messages."""
+    return f"saved contexts: {', '.join(saved)}" if (saved := names()) else "no contexts are saved"
 
 
 def load(name: str) -> SavedContext:
     """Read a context.
 
     Raises:
-        UsageError: it does not exist, or its file is broken; the message names the file and the line.
+        UsageError: the context does not exist or its file is broken; the message names the file and the line.
     """
     from fiveways.settings.sources import SettingsError, read_toml  # noqa: PLC0415  help does without it
 
@@ -151,7 +152,7 @@ def default_name() -> str:
     except UnicodeDecodeError:
         name = ""
     if not NAME_PATTERN.fullmatch(name):
-        raise UsageError(f"{path}, line 1: this is no context name; `fiveways context use NAME` writes the file again")
+        raise UsageError(f"{path}, line 1: not a valid context name; `fiveways context use NAME` rewrites the file")
     return name
 
 
@@ -166,10 +167,10 @@ def make_default(name: str) -> None:
 
 
 def check_url(url: str) -> str:
-    """Return the reason why a URL cannot be saved; empty if it can. The reason never shows the URL."""
+    """Return the reason why a URL cannot be saved, without the URL itself; empty if it can be saved."""
     scheme, separator, rest = url.partition("://")
     if not scheme or not separator:
-        return "the URL of a context begins with a scheme, such as lrpm+ws://localhost:7500"
+        return "the URL of a context must begin with a scheme, such as lrpm+ws://localhost:7500"
     authority = re.split(r"[/?#]", rest, maxsplit=1)[0]
     tail = rest.partition("?")[2].replace("?", "&").replace("#", "&") or rest.partition("#")[2]
     if "@" in authority or any(_SECRET_KEY.search(key) for key, _ in parse_qsl(tail, keep_blank_values=True)):
@@ -181,12 +182,12 @@ def check_url(url: str) -> str:
 
 
 def _parse_context(tree: dict[str, object], place: "SettingLocation", base: Path) -> SavedContext:
-    """Check the content of a file. Relative paths, which an editor may have written, are relative to the file."""
+    """Validate the content of a file. Relative paths, as an editor may write them, are relative to the file."""
     for key, value in tree.items():
         if key not in _KEYS:
-            raise place.child(key).error(f"{key} is no key of a context; the keys are {', '.join(_KEYS)}", key)
+            raise place.child(key).error(f"unknown key {key}; the keys of a context are {', '.join(_KEYS)}", key)
         if key == "schema":
-            if not isinstance(value, list) or not all(isinstance(each, str) and each for each in value):
+            if not isinstance(value, list) or not all(isinstance(path, str) and path for path in value):
                 raise place.child(key).error("schema must be a list of paths", key)
         elif not isinstance(value, str) or not value:
             raise place.child(key).error(f"{key} must be a string that is not empty", key)
@@ -201,7 +202,7 @@ def _parse_context(tree: dict[str, object], place: "SettingLocation", base: Path
         paths.get("token_file"),
         str(tree.get("identity", "")),
         paths.get("secret_file"),
-        tuple(base / str(each) for each in schema) if isinstance(schema, list) else (),
+        tuple(base / str(path) for path in schema) if isinstance(schema, list) else (),
     )
 
 
@@ -220,7 +221,7 @@ def _write(path: Path, text: str) -> None:
     try:
         data = text.encode()
     except UnicodeEncodeError:
-        raise UsageError("a context can hold only paths and names that are UTF-8") from None
+        raise UsageError("paths and names of a context must be UTF-8") from None
     try:
         path.parent.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         path.parent.mkdir(mode=0o700, exist_ok=True)

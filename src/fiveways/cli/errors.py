@@ -1,4 +1,4 @@
-"""How a command ends: its exit code, and the one sentence on stderr."""
+"""Exit codes, and error messages on stderr."""
 
 import os
 import sys
@@ -11,7 +11,7 @@ from fiveways.errors import CallError, CallFailed, CallTimeout, FivewaysError
 
 
 class ExitCode(IntEnum):
-    """The exit codes of all commands but `check`."""
+    """Exit codes of all commands except `check`."""
 
     OK = 0
     FAILED = 1
@@ -20,15 +20,15 @@ class ExitCode(IntEnum):
 
 
 class UsageError(FivewaysError):
-    """The command cannot mean what was typed."""
+    """An error in the command line."""
 
 
 class OutputClosed(FivewaysError):
-    """Whoever read our output has enough, as `head` has. Nothing is wrong with that."""
+    """The reader closed stdout, as `head` does. This is not a failure."""
 
 
 def exit_code(exc: BaseException) -> ExitCode:
-    """Return how a command ends that `exc` ended."""
+    """Return the exit code for an exception."""
     if isinstance(exc, CallTimeout | TimeoutError):
         return ExitCode.TIMEOUT
     if isinstance(exc, UsageError):
@@ -37,56 +37,60 @@ def exit_code(exc: BaseException) -> ExitCode:
 
 
 def error_message(exc: BaseException) -> str:
-    """Return what happened, in words."""
+    """Return the sentence for an exception."""
     match exc:
         case CallError():
             return f"{exc}{_error_details(exc)}"
         case FivewaysError():
             return str(exc)
         case TimeoutError():
-            return str(exc) or "no answer in time"
+            return str(exc) or "no response in time"
         case OSError():
-            what = exc.strerror or str(exc) or type(exc).__name__
-            return f"{os.fsdecode(exc.filename)}: {what}" if isinstance(exc.filename, str | bytes) else what
+            reason = exc.strerror or str(exc) or type(exc).__name__
+            return f"{os.fsdecode(exc.filename)}: {reason}" if isinstance(exc.filename, str | bytes) else reason
         case _:
-            return f"an error that nobody foresaw ({type(exc).__name__}: {exc}); `fiveways --debug ...` shows where"
+            return f"unexpected error ({type(exc).__name__}: {exc}); `fiveways --debug ...` prints a traceback"
 
 
 def _error_details(exc: CallError) -> str:
-    from fiveways.wire.payload import Value  # noqa: PLC0415  help does without it
+    from fiveways.wire.payload import Value  # noqa: PLC0415  not needed for help
 
-    own = (exc.name or exc.code) if isinstance(exc, CallFailed) else ""
+    error_name = (exc.name or exc.code) if isinstance(exc, CallFailed) else ""
     data = "" if exc.data is None else f" {Value(exc.data).json().decode()}"
-    retry = "" if exc.retry_after is None else f"; try again in {exc.retry_after:g} s"
-    return f"{f' [{own}]' if own else ''}{data}{retry}"
+    retry = "" if exc.retry_after is None else f"; retry after {exc.retry_after:g} s"
+    return f"{f' [{error_name}]' if error_name else ''}{data}{retry}"
 
 
 def printable(text: str) -> str:
-    """Return a text that is one line and cannot move the cursor, whoever wrote it."""
-    return text if text.isprintable() else "".join(each if each.isprintable() else repr(each)[1:-1] for each in text)
+    """Return a text on one line, with control characters escaped: it cannot move the cursor."""
+    return (
+        text
+        if text.isprintable()
+        else "".join(character if character.isprintable() else repr(character)[1:-1] for character in text)
+    )
 
 
 def print_stderr(text: str) -> None:
-    """Say one line on stderr."""
+    """Print one line on stderr."""
     print(printable(text), file=sys.stderr, flush=True)  # noqa: T201
 
 
 def report_error(command: str, exc: BaseException, *, debug: bool) -> int:
-    """Tell why a command ended, and return its exit code."""
+    """Print the reason for a failure on stderr, and return the exit code."""
     if debug:
         traceback.print_exception(exc)
-    sentence = error_message(exc)
-    # The sentence about a missing extra names the command already.
-    print_stderr(sentence if sentence.startswith(f"{command} ") else f"{command}: {sentence}")
+    message = error_message(exc)
+    # The error about a missing extra begins with the command.
+    print_stderr(message if message.startswith(f"{command} ") else f"{command}: {message}")
     return int(exit_code(exc))
 
 
 def report_usage_error(exc: typer.TyperException, fallback: str) -> int:
-    """Tell what is wrong with the command line."""
+    """Print an error of the command line parser on stderr, and return its exit code."""
     context = getattr(exc, "ctx", None)
     command = str(getattr(context, "command_path", fallback))
     text = exc.format_message().strip().rstrip(".")
-    # Without any argument the help was shown instead.
+    # Without arguments, typer has printed the help already.
     if text:
         print_stderr(f"{command}: {text[:1].lower()}{text[1:]}; `{command} --help` shows an example")
     return exc.exit_code

@@ -1,5 +1,6 @@
-"""`fiveways held`: durable requests, jobs and retained values that the hub holds, by owner; and how to purge them."""
+"""`fiveways held`: list or purge the durable requests, jobs and retained values of a hub, by owner."""
 
+import asyncio
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -9,7 +10,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from fiveways.cli.connection_options import ConnectionOptions, run_async
+from fiveways.cli.connection_options import ConnectionOptions
 from fiveways.cli.errors import UsageError, print_stderr, printable
 from fiveways.cli.json_io import print_value
 from fiveways.errors import CallFailed, FivewaysError
@@ -20,7 +21,7 @@ _NO_OWNER: Final = "(the hub)"
 
 @dataclass(frozen=True, slots=True)
 class HeldOptions:
-    """The options of the command line. An empty text stands for all."""
+    """Options of `fiveways held`. An empty string means no filter."""
 
     kind: str = ""
     owner: str = ""
@@ -31,73 +32,78 @@ class HeldOptions:
     raw: bool = False
 
 
-def held(gate: ConnectionOptions, wish: HeldOptions) -> None:
-    """List what the hub holds, or purge some of it."""
-    if not wish.purge:
-        if wish.yes:
-            raise UsageError("--yes goes with --purge")
-        _print_rows(run_async(_list(gate, wish)), raw=wish.raw)
+def held(connection: ConnectionOptions, options: HeldOptions) -> None:
+    """List the stored records, or purge some of them."""
+    if not options.purge:
+        if options.yes:
+            raise UsageError("--yes requires --purge")
+        _print_rows(asyncio.run(_list(connection, options)), raw=options.raw)
         return
-    if not wish.kind or not (wish.owner or wish.name):
-        raise UsageError("--purge needs --kind, and --owner or --name")
-    if not wish.yes:
-        _confirm(gate, wish)
-    print_value(run_async(_purge(gate, wish)), raw=wish.raw)
+    if not options.kind or not (options.owner or options.name):
+        raise UsageError("--purge requires --kind, and --owner or --name")
+    if not options.yes:
+        _confirm(connection, options)
+    print_value(asyncio.run(_purge(connection, options)), raw=options.raw)
 
 
-def _confirm(gate: ConnectionOptions, wish: HeldOptions) -> None:
-    """Ask the user on the terminal; FivewaysError if there is none, or if the answer is no."""
+def _confirm(connection: ConnectionOptions, options: HeldOptions) -> None:
+    """Ask the user for confirmation on the terminal.
+
+    Raises:
+        UsageError: there is no terminal.
+        FivewaysError: the user refused.
+    """
     if not (sys.stdin.isatty() and sys.stderr.isatty()):
-        raise UsageError("--purge needs --yes where nobody can be asked")
-    rows, _ = run_async(_list(gate, wish))
+        raise UsageError("--purge requires --yes if there is no terminal")
+    rows, _ = asyncio.run(_list(connection, options))
     number = sum(_number(row, "count") for row in rows)
-    print(f"Purge {number} {wish.kind} of {len(rows)} owners and names? [y/N] ", end="", file=sys.stderr, flush=True)  # noqa: T201
+    print(f"Purge {number} {options.kind} of {len(rows)} owners and names? [y/N] ", end="", file=sys.stderr, flush=True)  # noqa: T201
     if sys.stdin.readline().strip().lower() not in {"y", "yes"}:
         raise FivewaysError("nothing was purged")
 
 
-async def _list(gate: ConnectionOptions, wish: HeldOptions) -> tuple[list[Mapping[str, object]], int]:
-    async with gate.connect_within(wish.timeout) as peer:
-        match await peer.call("hub.owed", _filter_arguments(wish)):
+async def _list(connection: ConnectionOptions, options: HeldOptions) -> tuple[list[Mapping[str, object]], int]:
+    async with connection.connect_within(options.timeout) as peer:
+        match await peer.call("hub.owed", _filter_arguments(options)):
             case {"held": [*rows], "more": int(more)}:
                 return rows, more
             case _:
-                raise CallFailed("the answer of the hub is not a list of what it holds")
+                raise CallFailed("the response of hub.owed is not a list of records")
 
 
-async def _purge(gate: ConnectionOptions, wish: HeldOptions) -> int:
-    """Return how many were purged; the hub purges a bounded number in one call."""
+async def _purge(connection: ConnectionOptions, options: HeldOptions) -> int:
+    """Purge all matching records and return their number; the hub limits the number per call."""
     total = 0
-    async with gate.connect_within(wish.timeout) as peer:
+    async with connection.connect_within(options.timeout) as peer:
         while True:
-            match await peer.call("hub.purge", _filter_arguments(wish)):
+            match await peer.call("hub.purge", _filter_arguments(options)):
                 case {"purged": int(purged), "more": int(more)}:
                     total += purged
                 case _:
-                    raise CallFailed("the hub does not say how many were purged")
+                    raise CallFailed("the response of hub.purge has no number of records")
             if not more or not purged:
                 return total
             if sys.stderr.isatty():
                 print_stderr(f"fiveways held: {total} purged, {more} left")
 
 
-def _filter_arguments(wish: HeldOptions) -> dict[str, str]:
-    chosen = {"kind": wish.kind, "owner": wish.owner, "name": wish.name}
-    return {key: text for key, text in chosen.items() if text}
+def _filter_arguments(options: HeldOptions) -> dict[str, str]:
+    filters = {"kind": options.kind, "owner": options.owner, "name": options.name}
+    return {key: text for key, text in filters.items() if text}
 
 
-def _print_rows(found: tuple[list[Mapping[str, object]], int], *, raw: bool) -> None:
-    """Show rows: a table to people, a line of JSON each to programs."""
-    rows, more = found
+def _print_rows(listing: tuple[list[Mapping[str, object]], int], *, raw: bool) -> None:
+    """Print rows: a table on a terminal, else one JSON object per line."""
+    rows, more = listing
     if raw or not sys.stdout.isatty():
         for row in rows:
             print_value(row, raw=raw)
     elif not rows:
-        Console().print("The hub holds nothing of this kind.")
+        Console().print("The hub stores no such records.")
     else:
         _print_table(rows)
     if more:
-        print_stderr(f"fiveways held: {more} more rows; --kind, --owner and --name choose")
+        print_stderr(f"fiveways held: {more} rows are omitted; filter with --kind, --owner and --name")
 
 
 def _print_table(rows: list[Mapping[str, object]]) -> None:
@@ -110,7 +116,7 @@ def _print_table(rows: list[Mapping[str, object]]) -> None:
         table.add_row(*map(Text, texts), *(str(_number(row, key)) for key in _NUMBER_COLUMNS))
     console = Console(highlight=False)
     console.print(table)
-    console.print("\n--purge cancels requests and deletes jobs and values: it needs --kind, and --owner or --name.")
+    console.print("\n--purge cancels requests and deletes jobs and values. It requires --kind, and --owner or --name.")
 
 
 def _number(row: Mapping[str, object], key: str) -> int:

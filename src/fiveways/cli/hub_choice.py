@@ -1,4 +1,4 @@
-"""The hub that a command line names: a URL, a saved context, `FIVEWAYS_URL` or the default context."""
+"""The choice of the hub: a URL, a saved context, `FIVEWAYS_URL` or the default context."""
 
 import os
 from collections.abc import Sequence
@@ -16,7 +16,7 @@ _HINT: Final = (
 
 
 class HubChoice(NamedTuple):
-    """A hub, and the saved context that named it."""
+    """The URL of a hub, and the saved context that it comes from."""
 
     url: str
     context: SavedContext | None = None
@@ -33,7 +33,7 @@ def parse_hub(text: str) -> HubChoice:
     Raises:
         UsageError: the context does not exist or is broken.
     """
-    # A text with :// is a URL; no saved context is read for it, broken or not.
+    # A text with :// is always a URL; no context file is read for it.
     if "://" in text:
         return HubChoice(text)
     context = context_store.load(text)
@@ -41,7 +41,7 @@ def parse_hub(text: str) -> HubChoice:
 
 
 def default_hub() -> HubChoice | None:
-    """Return the hub for a command line that names none: that of `FIVEWAYS_URL`, or of the default context.
+    """Return the hub of `FIVEWAYS_URL`, or else of the default context; None without both.
 
     Raises:
         UsageError: the variable or the default names a context that does not exist or is broken.
@@ -61,23 +61,23 @@ def default_hub() -> HubChoice | None:
     return parse_hub(name)
 
 
-def hub_if_omitted(positionals: Sequence[str], most: int, fallback: str | None) -> HubChoice:
-    """Return the hub of a command line whose first positional argument, if there is one, names no hub.
+def hub_if_omitted(positionals: Sequence[str], max_positionals: int, fallback: str | None) -> HubChoice:
+    """Return the hub for a command line without a hub as its first positional argument.
 
     Args:
         positionals: all positional arguments.
-        most: the number of positional arguments that the command takes beside the hub.
-        fallback: the URL if nothing names a hub.
+        max_positionals: the maximum number of positional arguments besides the hub.
+        fallback: the URL if there is no default hub.
 
     Raises:
-        UsageError: nothing names a hub.
+        UsageError: there is no hub.
     """
-    # One argument too many: the first one was meant to name the hub.
-    if len(positionals) > most:
+    # With too many arguments, the first one was probably meant to be the hub.
+    if len(positionals) > max_positionals:
         listed = context_store.saved_names()
         raise UsageError(f"{positionals[0]!r} is neither a URL nor a saved context; {listed}")
-    if (found := default_hub()) is not None:
-        return found
+    if (hub := default_hub()) is not None:
+        return hub
     if fallback:
         return HubChoice(fallback)
     listed = context_store.saved_names()
@@ -86,4 +86,4 @@ def hub_if_omitted(positionals: Sequence[str], most: int, fallback: str | None) 
         raise UsageError(
             f"{first!r} is neither a URL nor a saved context, and there is no default hub: {_HINT}; {listed}"
         )
-    raise UsageError(f"no hub is named: {_HINT}; {listed}")
+    raise UsageError(f"no hub is given: {_HINT}; {listed}")

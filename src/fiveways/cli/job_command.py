@@ -1,4 +1,4 @@
-"""A command that does a piece of work: it reads the work, and its exit code says whether that is done."""
+"""A shell command that handles a job: it reads the job from stdin, and its exit code reports success."""
 
 import asyncio
 import os
@@ -12,25 +12,25 @@ from fiveways.errors import FivewaysError
 from fiveways.wire.payload import Value
 
 _SHELL_NOT_RUNNABLE: Final = frozenset({126, 127})
-"""What a shell says if there is no such command, or none that it may run."""
+"""Exit codes of a shell that cannot find or execute the command."""
 _GRACE: Final = 5.0
-"""Seconds that a command has to end when it is told to."""
+"""Seconds between SIGTERM and SIGKILL."""
 
 
 class JobFailed(FivewaysError):
-    """A command did not do its work: somebody else may."""
+    """A command failed; its job was returned to the queue for another worker."""
 
 
 class CommandNotRunnable(JobFailed):
-    """No piece of work can be done like this."""
+    """The shell cannot run the command, for this job or for any other."""
 
 
 async def run_command(command: str, data: object) -> None:
-    """Run a command of the shell with the work as JSON on its standard input; it writes where we do.
+    """Run a shell command with a job as JSON on its stdin. It inherits stdout and stderr.
 
     Raises:
-        Undone: it ended with anything else than 0.
-        CannotRun: the shell does not find it.
+        JobFailed: the exit code is not 0.
+        CommandNotRunnable: the shell cannot find or execute the command.
     """
     sys.stdout.flush()
     process = await _start_shell(command)
@@ -40,18 +40,20 @@ async def run_command(command: str, data: object) -> None:
         await _end_process_group(process)
     code = process.returncode
     if code in _SHELL_NOT_RUNNABLE:
-        # It would fail with every other piece as well, until all of them are dead.
-        raise CommandNotRunnable(f"the shell cannot run the command ({code}); the work went back")
+        # The command would fail for every other job too, until all of them are dead letters.
+        raise CommandNotRunnable(
+            f"the shell cannot run the command (exit code {code}); the job was returned to the queue"
+        )
     if code:
-        how = f"ended with {code}" if code > 0 else f"was ended by signal {-code}"
-        raise JobFailed(f"the command {how}; the work went back")
+        outcome = f"ended with exit code {code}" if code > 0 else f"was killed by signal {-code}"
+        raise JobFailed(f"the command {outcome}; the job was returned to the queue")
 
 
 async def _start_shell(command: str) -> Process:
-    """Start a shell in a process group of its own, which `_ended` can end as a whole.
+    """Start a shell in a process group of its own, which `_end_process_group` can end as a whole.
 
-    asyncio kills only the shell when it is cancelled in here. The children of the shell would run on and keep our
-    output open, so the start is always completed first.
+    asyncio kills only the shell if it is cancelled during the start. The children of the shell would run on with our
+    stdout open. Therefore a start is always completed.
     """
     starting = asyncio.ensure_future(asyncio.create_subprocess_shell(command, stdin=PIPE, process_group=0))
     try:
@@ -62,7 +64,7 @@ async def _start_shell(command: str) -> Process:
 
 
 async def _end_process_group(process: Process) -> None:
-    """End the whole process group: a job that goes back to its queue has no worker left."""
+    """End the whole process group, because a job that returns to its queue must not have a running worker."""
     if process.returncode is not None:
         return
     try:
@@ -70,7 +72,7 @@ async def _end_process_group(process: Process) -> None:
         with suppress(TimeoutError):
             await asyncio.wait_for(process.wait(), _GRACE)
     finally:
-        # The shell may be gone while a child ignores TERM, and a second TERM to us may cut the wait short.
+        # A child may ignore SIGTERM after the shell has ended; a second SIGTERM to this process may cancel the wait.
         _signal_group(process, signal.SIGKILL)
     await process.wait()
 

@@ -1,4 +1,4 @@
-"""JSON in, JSON out."""
+"""JSON arguments and JSON output."""
 
 import sys
 from pathlib import Path
@@ -12,47 +12,49 @@ from fiveways.wire.payload import Json, Value
 
 
 def parse_json_argument(argument: str | None) -> object:
-    """Return the value of a JSON argument: the text itself, `-` for standard input, `@file` for a file; null if none.
+    """Return the value of a JSON argument; None without an argument.
+
+    `-` reads JSON from standard input, `@file` from a file.
 
     Raises:
-        UsageError: there is no JSON.
+        UsageError: the text is not JSON.
     """
     if argument is None:
         return None
-    raw, where = _read_argument(argument)
-    hint = "" if where else """ (a text needs quotes of its own: '"hello"')"""
-    return parse_json(raw, where or repr(argument), hint)
+    raw, source = _read_argument(argument)
+    hint = "" if source else """ (a string needs quotes inside the argument: '"hello"')"""
+    return parse_json(raw, source or repr(argument), hint)
 
 
-def parse_json(raw: bytes, where: str, hint: str = "") -> object:
-    """Return the value of a text in JSON, which stood there.
+def parse_json(raw: bytes, source: str, hint: str = "") -> object:
+    """Return the value of JSON text; `source` names its origin in an error message.
 
     Raises:
-        UsageError: it is no JSON.
+        UsageError: the text is not JSON.
     """
     try:
         strict_json.check(raw)
         return Json(raw).value()
     except FivewaysError as exc:
         reason = str(exc).removeprefix("not JSON: ")
-        raise UsageError(f"{where} is no JSON: {reason}{hint}") from exc
+        raise UsageError(f"{source} is not JSON: {reason}{hint}") from exc
 
 
 def _read_argument(argument: str) -> tuple[bytes, str]:
-    """Return the bytes of a JSON argument, and where they are if not on the command line."""
+    """Return the bytes of a JSON argument, and their source unless that is the command line."""
     if argument == "-":
         return sys.stdin.buffer.read().strip(), "standard input"
     if argument.startswith("@"):
         return read_file(Path(argument[1:])).strip(), argument[1:]
-    # What the shell gave us and is no UTF-8 becomes what it was, for the judge to refuse.
+    # Restore bytes that are not UTF-8, for strict_json to reject them.
     return argument.strip().encode(errors="surrogateescape"), ""
 
 
 def read_file(path: Path) -> bytes:
-    """Return what a file of the user's holds.
+    """Return the content of a file.
 
     Raises:
-        UsageError: it cannot be read.
+        UsageError: the file cannot be read.
     """
     try:
         return path.read_bytes()
@@ -70,10 +72,10 @@ def check_readable(path: Path) -> Path:
 
 
 def print_value(value: object, *, raw: bool = False) -> None:
-    """Print a value: compact on one line, for people if they read it; with `raw` texts and bytes as they are.
+    """Print a value as JSON: formatted on a terminal, else on one line. `raw` prints strings and bytes unencoded.
 
     Raises:
-        NobodyReads: the other end of the pipe is closed.
+        OutputClosed: the reader closed stdout.
     """
     try:
         _print_value(value, raw=raw)
@@ -92,7 +94,7 @@ def _print_value(value: object, *, raw: bool) -> None:
     elif raw or not out.isatty():
         print(Value(value).json().decode(), flush=True)  # noqa: T201
     else:
-        from rich.console import Console  # noqa: PLC0415  programs that read the output do without it
+        from rich.console import Console  # noqa: PLC0415  slow import, needed on terminals only
         from rich.highlighter import JSONHighlighter  # noqa: PLC0415
         from rich.text import Text  # noqa: PLC0415
 

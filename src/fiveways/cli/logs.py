@@ -1,4 +1,4 @@
-"""Log lines on stderr."""
+"""Log lines on stderr, as JSON or as text."""
 
 import logging
 import sys
@@ -13,19 +13,19 @@ LOG = logging.getLogger("fiveways.serve")
 
 
 def _fields(record: logging.LogRecord) -> dict[str, object]:
-    """Return what else is known about a line, by name."""
+    """Return the fields of a log record by name, without empty ones."""
     fields = getattr(record, "fields", None)
     return {name: value for name, value in fields.items() if value != ""} if isinstance(fields, dict) else {}
 
 
 def _quoted(value: object) -> str:
-    """Return a value that is one word, or in quotes."""
+    """Return a value as one word, or in quotes."""
     text = str(value)
     return text if text and not set(' "=') & set(text) else msgspec.json.encode(text).decode()
 
 
 class JsonFormatter(logging.Formatter):
-    """One JSON object a line."""
+    """Formatter that writes one JSON object per line."""
 
     def format(self, record: logging.LogRecord) -> str:
         """Return the line."""
@@ -42,16 +42,16 @@ class JsonFormatter(logging.Formatter):
 
 
 class TextFormatter(logging.Formatter):
-    """One line for people; only a traceback, which is our own, takes more."""
+    """Formatter that writes one line for people; only a traceback takes more lines."""
 
-    def formatMessage(self, record: logging.LogRecord) -> str:  # noqa: N802  its name there
-        """Return the line."""
+    def formatMessage(self, record: logging.LogRecord) -> str:  # noqa: N802  name of the overridden method
+        """Return the line, without a traceback."""
         fields = "".join(f" {name}={_quoted(value)}" for name, value in _fields(record).items())
         return printable(super().formatMessage(record) + fields)
 
 
 class MessageFormatter(logging.Formatter):
-    """What happened, and nothing else."""
+    """Formatter that writes only the message."""
 
     def format(self, record: logging.LogRecord) -> str:
         """Return the line."""
@@ -59,19 +59,19 @@ class MessageFormatter(logging.Formatter):
 
 
 def configure(settings: LogSettings) -> None:
-    """Send what is worth it to stderr."""
+    """Write log lines to stderr, in the format and from the level of the settings."""
     text = TextFormatter("{asctime} {levelname:7} {name}: {message}", style="{")
     _install_handler(JsonFormatter() if settings.format == "json" else text, settings.level.upper())
 
 
 def configure_warnings() -> None:
-    """Send warnings to stderr, as sentences: that a connection was lost, and that there is a new one."""
+    """Write warnings to stderr as plain messages, such as a lost connection and its reconnection."""
     _install_handler(MessageFormatter(), logging.WARNING)
 
 
 def _install_handler(formatter: logging.Formatter, level: int | str) -> None:
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(formatter)
-    ours = logging.getLogger("fiveways")
-    ours.handlers[:] = [handler]
-    ours.setLevel(level)
+    logger = logging.getLogger("fiveways")
+    logger.handlers[:] = [handler]
+    logger.setLevel(level)

@@ -1,4 +1,4 @@
-"""Records of the journal as people and programs read them: one line for each message."""
+"""Journal records as lines for people and as JSON for programs: one line per message."""
 
 import json
 from collections import OrderedDict
@@ -33,58 +33,58 @@ _STYLES: Final = {
     "cancel": "yellow",
 }
 _EVENT_KINDS: Final = frozenset({"event", "topic_closed"})
-"""What belongs to an operation, and to no call."""
+"""Kinds of messages that belong to an operation, but not to a call."""
 _MAX_BODY: Final = 4096
-"""Characters of a body that are looked at, for a line."""
+"""Maximum characters of a body on a line."""
 _MAX_SESSION, _MAX_NAME, _MAX_ID = 24, 60, 24
 
 
 @dataclass(frozen=True, slots=True)
 class MessageLine:
-    """One message, or a record without any."""
+    """One message of a record, or a record without messages."""
 
     record: Record
     index: int = 0
     message: MessageRow | None = None
     op: str | None = None
     method: str | None = None
-    """The one that is called, and of an answer the one that was, where that is known."""
+    """The method of a call; for a response, the method of its call if that is known."""
     body: Payload | None = None
     fault: str | None = None
 
     @property
     def kind(self) -> str:
-        """What it is, in a word."""
+        """The kind of the message, or of the record."""
         if self.message is not None:
             return self.message.kind
         return _UNREADABLE if self.fault is not None else self.record.kind
 
 
 class LineBuilder:
-    """Makes lines, and remembers which method an answer belongs to."""
+    """Builder of lines, which remembers the method of each call for its response."""
 
     def __init__(self) -> None:
         self._called_methods: OrderedDict[tuple[str, str, str], str] = OrderedDict()
 
     def build_lines(self, record: Record) -> Iterator[MessageLine]:
-        """Give a line for each message of a frame, or one."""
+        """Yield a line for each message of a frame, or one line for a record without messages."""
         if record.is_marker:
             yield MessageLine(record, op=record.op)
             return
-        said, fault = decode_frame(to_frame(record))
-        for part, each in enumerate(said):
-            yield MessageLine(record, part, each.message, each.op, self._method_of(record, each), each.body)
-        if fault is not None or not said:
+        messages, fault = decode_frame(to_frame(record))
+        for part, decoded in enumerate(messages):
+            yield MessageLine(record, part, decoded.message, decoded.op, self._method_of(record, decoded), decoded.body)
+        if fault is not None or not messages:
             ops = split_ops(record.op, 1)
-            yield MessageLine(record, len(said), op=ops[0], fault=fault or "nothing is said")
+            yield MessageLine(record, len(messages), op=ops[0], fault=fault or "no message")
 
-    def _method_of(self, record: Record, said: DecodedMessage) -> str | None:
-        message = said.message
+    def _method_of(self, record: Record, decoded: DecodedMessage) -> str | None:
+        message = decoded.message
         if message.kind in _EVENT_KINDS:
             return None
         keys = []
-        if said.op is not None:
-            keys.append((record.run, "", said.op))
+        if decoded.op is not None:
+            keys.append((record.run, "", decoded.op))
         if message.id is not None:
             keys.append((record.run, record.peer or record.session, message.id))
         if message.method is not None:
@@ -97,40 +97,40 @@ class LineBuilder:
 
 
 def format_time(at: int, *, with_date: bool = False) -> str:
-    """Return a time of the journal, in UTC."""
+    """Return a journal time as text, in UTC."""
     seconds, rest = divmod(at, _SECOND)
     try:
         moment = _EPOCH + timedelta(seconds=seconds)
     except OverflowError:
-        return f"{at} ns"  # nobody says that a capture's clock was right
+        return f"{at} ns"  # the clock of a capture may be arbitrary
     return f"{moment:{'%Y-%m-%d ' if with_date else ''}%H:%M:%S}.{rest // 1000:06}"
 
 
 def format_duration(ns: int) -> str:
-    """Return how long something took."""
+    """Return a duration as text with a unit."""
     if abs(ns) < 100_000:
         return f"{ns / 1e3:.1f} µs"
     return f"{ns / 1e6:.3f} ms" if abs(ns) < 10 * _SECOND else f"{ns / 1e9:.3f} s"
 
 
 def format_size(size: int | None) -> str:
-    """Return how large something is."""
+    """Return a size in bytes as text."""
     return "" if size is None else f"{size} B"
 
 
-def truncate(text: str, most: int) -> str:
-    """Return a text that does no harm and takes no more than so many characters."""
-    safe = printable(text[: most + 1])
-    return safe if len(safe) <= most else f"{safe[: most - 1]}…"
+def truncate(text: str, max_length: int) -> str:
+    """Return a printable text of at most `max_length` characters."""
+    safe = printable(text[: max_length + 1])
+    return safe if len(safe) <= max_length else f"{safe[: max_length - 1]}…"
 
 
 def protocol_and_transport(record: Record) -> str:
-    """Return the protocol, and over what."""
+    """Return the protocol and the transport of a record."""
     return printable(f"{record.protocol}/{record.transport or '?'}")
 
 
 def subject(line: MessageLine) -> str:
-    """Return what a message is about: a method, a topic, or whatever it names."""
+    """Return the method, topic or target of a message."""
     message = line.message
     if message is None:
         return line.record.channel or ""
@@ -138,19 +138,19 @@ def subject(line: MessageLine) -> str:
 
 
 def format_details(line: MessageLine) -> str:
-    """Return how it ended, if it did, and what it says."""
+    """Return the status of a failed message, its body, and whether the frame was truncated."""
     message, record = line.message, line.record
     if message is None:
         return truncate(": ".join(filter(None, [line.fault, record.reason])), _MAX_BODY)
-    ended = ""
+    status = ""
     if message.status not in {None, "result"}:
-        ended = " ".join(filter(None, [message.reason or message.status, message.code and f"[{message.code}]"]))
+        status = " ".join(filter(None, [message.reason or message.status, message.code and f"[{message.code}]"]))
     cut = "" if record.is_complete else f"({'left out' if record.payload is None else 'cut'})"
-    return " ".join(filter(None, [truncate(ended, _MAX_NAME), truncate(body_text(line.body), _MAX_BODY), cut]))
+    return " ".join(filter(None, [truncate(status, _MAX_NAME), truncate(body_text(line.body), _MAX_BODY), cut]))
 
 
 def style_of(line: MessageLine) -> str:
-    """Return the colour of a line's kind."""
+    """Return the colour for the kind of a line."""
     message = line.message
     if message is not None and message.status == "failed":
         return "red"
@@ -158,7 +158,7 @@ def style_of(line: MessageLine) -> str:
 
 
 def line_text(line: MessageLine, *, raw: bool = False, width: int | None = None) -> Text:
-    """Return a line for people, no wider than `width`."""
+    """Return a line for people, at most `width` characters wide."""
     record, message = line.record, line.message
     text = Text(no_wrap=True, end="")
     text.append(format_time(record.at), style="dim")
@@ -175,11 +175,11 @@ def line_text(line: MessageLine, *, raw: bool = False, width: int | None = None)
         text.append(f" op={truncate(op, _MAX_NAME)}", style="dim")
     size = format_size(record.size)
     body = format_payload(record) if raw else format_details(line)
-    room = None if width is None else width - text.cell_len - len(size) - 2
-    told = Text(f" {body}" if body else "", style="red" if style_of(line) == "red" else "")
-    if room is not None:
-        told.truncate(max(room, 8), overflow="ellipsis")
-    text.append_text(told)
+    details_width = None if width is None else width - text.cell_len - len(size) - 2
+    details = Text(f" {body}" if body else "", style="red" if style_of(line) == "red" else "")
+    if details_width is not None:
+        details.truncate(max(details_width, 8), overflow="ellipsis")
+    text.append_text(details)
     if size:
         text.append(f" {size}", style="dim")
     if width is not None:
@@ -188,7 +188,7 @@ def line_text(line: MessageLine, *, raw: bool = False, width: int | None = None)
 
 
 def format_payload(record: Record) -> str:
-    """Return a payload as it is, but for what a terminal would take for orders."""
+    """Return the payload of a record as text, with control characters escaped."""
     payload = record.payload
     if payload is None:
         return truncate(record.reason or "", _MAX_BODY) if record.is_marker else f"({record.reason or 'left out'})"
@@ -236,7 +236,7 @@ def line_as_dict(line: MessageLine, *, raw: bool = False) -> dict[str, object]:
 
 
 def to_json_line(row: object) -> str:
-    """Return a value as JSON on one line, without a character that a terminal could take for an order."""
+    """Return a value as JSON on one line, with control characters escaped."""
     try:
         text = Value(row).json().decode()
     except FivewaysError:

@@ -1,26 +1,34 @@
-"""Output on terminals that cannot show every character: ASCII and latin-1 must not end a command."""
+"""Output on terminals with a limited character set, such as ASCII or Latin-1."""
 
 import codecs
 import io
 import sys
-from typing import Final
+from typing import Final, TextIO
 
-_ERROR_HANDLER: Final = "fiveways.spelled"
+_ERROR_HANDLER: Final = "fiveways.ascii"
 _ASCII_REPLACEMENTS: Final = {"→": ">", "←": "<", "…": "~", "·": ".", "●": "o", "✓": "v", "│": "|", "─": "-"}
-"""Characters of our own output, each as one that is as wide."""
+"""ASCII characters of the same width for symbols in our own output."""
 
 
 def _replace_unencodable(error: UnicodeError) -> tuple[str, int]:
     if not isinstance(error, UnicodeEncodeError):
         raise error
     text = error.object[error.start : error.end]
-    spelled = (_ASCII_REPLACEMENTS.get(each) or each.encode("ascii", "backslashreplace").decode() for each in text)
-    return "".join(spelled), error.end
+    replacements = (
+        _ASCII_REPLACEMENTS.get(character) or character.encode("ascii", "backslashreplace").decode()
+        for character in text
+    )
+    return "".join(replacements), error.end
 
 
 def tolerate_any_terminal() -> None:
-    """Write characters that the terminal's encoding lacks in ASCII, instead of failing."""
+    """Replace characters that the terminal's encoding lacks with ASCII, instead of failing."""
     codecs.register_error(_ERROR_HANDLER, _replace_unencodable)
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors=_ERROR_HANDLER)
+
+
+def is_unicode(stream: TextIO) -> bool:
+    """Return whether the encoding of a stream has all characters of Unicode."""
+    return (stream.encoding or "").lower().replace("-", "").startswith("utf")

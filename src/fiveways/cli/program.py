@@ -1,4 +1,4 @@
-"""How this program is typed, for commands that are printed to be typed."""
+"""The command that started this program, for commands that are printed for users to type."""
 
 import os
 import shutil
@@ -7,18 +7,21 @@ from pathlib import Path
 
 
 def program_command() -> str:
-    """Return how this program is started from here: by its name, where the shell finds it, else by its path."""
+    """Return the command that starts this program: its name if the shell finds it, else its path."""
     path = Path(sys.argv[0])
     if path.parts[-2:] == ("fiveways", "__main__.py"):
         return f"{_python()} -m fiveways"
-    found = shutil.which("fiveways")
-    if path.name != "fiveways" or (found is not None and Path(found).resolve() == path.resolve()):
+    on_path = shutil.which("fiveways")
+    if path.name != "fiveways" or (on_path is not None and Path(on_path).resolve() == path.resolve()):
         return "fiveways"
     return os.path.relpath(path)
 
 
 def _python() -> str:
-    """Return how the shell starts this Python. Links are not followed: they tell one environment from another."""
+    """Return the command that starts this Python.
+
+    Links are not followed, because they distinguish virtual environments.
+    """
     path = Path(sys.executable)
-    found = shutil.which(path.name)
-    return path.name if found is not None and Path(found) == path else os.path.relpath(path)
+    on_path = shutil.which(path.name)
+    return path.name if on_path is not None and Path(on_path) == path else os.path.relpath(path)

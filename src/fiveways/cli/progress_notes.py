@@ -1,4 +1,4 @@
-"""What a method tells while it runs, in words and numbers for people."""
+"""Notes and progress of a pending call, as text for people."""
 
 import math
 from dataclasses import dataclass
@@ -9,21 +9,21 @@ from fiveways.client.pending_call import Note
 from fiveways.wire.payload import Value
 
 NOTE_KINDS: Final = {"warn": "warning", "note": "note", "transient": "transient", "debug": "debug"}
-"""How each kind of note is called on a line of its own."""
+"""Label of each kind of note on a line of its own."""
 _MAX_VALUE: Final = 200
-"""Characters of a value that nobody has put into words."""
+"""Maximum characters of a note's value without text."""
 
 
 @dataclass(frozen=True, slots=True)
 class NoteFraction:
-    """How much is done, and of how much."""
+    """The completed amount and the total."""
 
     done: float
     total: float
 
 
 def parse_fraction(value: object) -> NoteFraction | None:
-    """Read 0.5, {"done": 5, "total": 10} or [5, 10]; None for all else."""
+    """Parse 0.5, {"done": 5, "total": 10} or [5, 10]; return None for any other value."""
     match value:
         case {"done": done, "total": total} | [done, total]:
             return _fraction(done, total)
@@ -36,19 +36,19 @@ def parse_fraction(value: object) -> NoteFraction | None:
 def _fraction(done: object, total: object) -> NoteFraction | None:
     if not (_is_amount(done) and _is_amount(total)):
         return None
-    share = NoteFraction(float(str(done)), float(str(total)))
-    return share if share.done <= share.total and share.total else None
+    fraction = NoteFraction(float(str(done)), float(str(total)))
+    return fraction if fraction.done <= fraction.total and fraction.total else None
 
 
 def _is_amount(value: object) -> bool:
-    """Say whether it is a number that can be drawn."""
+    """Return whether a value is a number that a bar can show."""
     if isinstance(value, bool) or not isinstance(value, int | float):
         return False
     return 0 <= value < 1 << 63 and math.isfinite(value)
 
 
 def note_text(note: Note) -> str:
-    """Return what a note says, in one line: its text, else its value if that is more than a share."""
+    """Return the text of a note on one line, or its value unless that is a fraction."""
     if note.text:
         return printable(note.text)
     if note.value is None or parse_fraction(note.value) is not None:
@@ -60,25 +60,25 @@ def note_text(note: Note) -> str:
 def note_line(note: Note) -> str:
     """Return a note as a line of its own."""
     code = f" [{printable(note.code)}]" if note.code else ""
-    words = note_text(note) or ("" if note.value is None else Value(note.value).json().decode())
-    return f"{NOTE_KINDS.get(note.kind, note.kind)}{code}{f': {words}' if words else ''}"
+    text = note_text(note) or ("" if note.value is None else Value(note.value).json().decode())
+    return f"{NOTE_KINDS.get(note.kind, note.kind)}{code}{f': {text}' if text else ''}"
 
 
 class NoteDisplay(Protocol):
-    """Who tells the user what a method says."""
+    """A display for the notes of a pending call."""
 
     def __enter__(self) -> Self:
-        """Begin."""
+        """Start the display."""
 
     def __exit__(self, *_: object) -> None:
-        """End, and leave nothing behind that is not worth to be read later."""
+        """Stop the display, and remove temporary output."""
 
     def show_note(self, note: Note) -> None:
-        """Tell one."""
+        """Show a note."""
 
 
 class NoteLines:
-    """Tells a file or a program: warnings, and all there is to those who want to hear more. Fulfils `Teller`."""
+    """Notes as lines on stderr: warnings, or with `verbose` all notes. Implements `NoteDisplay`."""
 
     def __init__(self, command: str, *, verbose: bool) -> None:
         self._command = command
@@ -91,6 +91,6 @@ class NoteLines:
         pass
 
     def show_note(self, note: Note) -> None:
-        """Tell it, if it is worth a line."""
+        """Print the note if it is a warning or `verbose` is set."""
         if self._verbose or note.kind == "warn":
             print_stderr(f"{self._command}: {note_line(note)}")

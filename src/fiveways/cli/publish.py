@@ -1,9 +1,10 @@
-"""`fiveways publish`: one value on one topic."""
+"""`fiveways publish`: publish a value on a topic."""
 
+import asyncio
 from dataclasses import dataclass
 from pathlib import Path
 
-from fiveways.cli.connection_options import ConnectionOptions, run_async
+from fiveways.cli.connection_options import ConnectionOptions
 from fiveways.cli.errors import UsageError
 from fiveways.cli.json_io import check_readable, parse_json_argument
 from fiveways.model import topics
@@ -11,7 +12,7 @@ from fiveways.model import topics
 
 @dataclass(frozen=True, slots=True)
 class PublishOptions:
-    """What the user typed."""
+    """Options of `fiveways publish`."""
 
     topic: str
     body: str | None = None
@@ -20,21 +21,30 @@ class PublishOptions:
     timeout: float = 30.0
 
 
-def publish(gate: ConnectionOptions, wish: PublishOptions) -> None:
-    """Publish; it returns when the hub has it."""
-    if gate.is_mqtt and wish.attachments:
-        raise UsageError("a message of a broker has no attachments")
+def publish(connection: ConnectionOptions, options: PublishOptions) -> None:
+    """Publish a value, and wait until the hub has received it."""
+    if connection.is_mqtt and options.attachments:
+        raise UsageError("MQTT brokers do not support attachments")
     try:
-        topics.parse(wish.topic, topics.MQTT if gate.is_mqtt else topics.UMQ)
+        topics.parse(options.topic, topics.MQTT if connection.is_mqtt else topics.UMQ)
     except topics.BadTopic as exc:
         raise UsageError(str(exc)) from exc
-    run_async(_publish(gate, wish, parse_json_argument(wish.body), [check_readable(path) for path in wish.attachments]))
+    asyncio.run(
+        _publish(
+            connection,
+            options,
+            parse_json_argument(options.body),
+            [check_readable(path) for path in options.attachments],
+        )
+    )
 
 
-async def _publish(gate: ConnectionOptions, wish: PublishOptions, data: object, attachments: list[Path]) -> None:
-    if gate.is_mqtt:
-        async with gate.connect_broker(wish.timeout) as broker:
-            await broker.publish(wish.topic, data, retain=wish.retain)
+async def _publish(
+    connection: ConnectionOptions, options: PublishOptions, data: object, attachments: list[Path]
+) -> None:
+    if connection.is_mqtt:
+        async with connection.connect_broker(options.timeout) as broker:
+            await broker.publish(options.topic, data, retain=options.retain)
         return
-    async with gate.connect_within(wish.timeout) as peer:
-        await peer.publish(wish.topic, data, retain=wish.retain, attachments=attachments)
+    async with connection.connect_within(options.timeout) as peer:
+        await peer.publish(options.topic, data, retain=options.retain, attachments=attachments)

@@ -1,4 +1,4 @@
-"""`fiveways pull`: work from a queue, printed or given to a command."""
+"""`fiveways pull`: print jobs of a work queue, or run a command for each."""
 
 import asyncio
 import signal
@@ -8,19 +8,19 @@ from typing import Any
 
 from fiveways.app.jobs import Job
 from fiveways.cli import logs
-from fiveways.cli.connection_options import ConnectionOptions, run_async
+from fiveways.cli.connection_options import ConnectionOptions
 from fiveways.cli.errors import UsageError, print_stderr
 from fiveways.cli.job_command import CommandNotRunnable, JobFailed, run_command
 from fiveways.cli.json_io import print_value
 from fiveways.errors import CallTimeout, ConnectionLost
 
 _HANDSHAKE_TIMEOUT = 30.0
-"""Seconds for the handshake."""
+"""Timeout of the handshake, in seconds."""
 
 
 @dataclass(frozen=True, slots=True)
 class PullOptions:
-    """What the user typed."""
+    """Options of `fiveways pull`."""
 
     queue: str
     count: int | None = None
@@ -31,64 +31,64 @@ class PullOptions:
 
     @property
     def max_jobs(self) -> int | None:
-        """How many pieces are taken; None for as many as come."""
+        """The number of jobs to take; None for no limit."""
         return None if self.follow else self.count or 1
 
 
-def pull(gate: ConnectionOptions, wish: PullOptions) -> None:
-    """Take work until there was enough, none came in time or the user has seen enough."""
-    if wish.follow and wish.count is not None:
-        raise UsageError("--count says when to end, and --follow not to")
-    if wish.raw and wish.command is not None:
-        raise UsageError("--raw is for what is printed, and --exec prints nothing of its own")
+def pull(connection: ConnectionOptions, options: PullOptions) -> None:
+    """Handle jobs until --count, --timeout or Ctrl-C."""
+    if options.follow and options.count is not None:
+        raise UsageError("--count cannot be combined with --follow")
+    if options.raw and options.command is not None:
+        raise UsageError("--raw cannot be combined with --exec, which prints no jobs")
     logs.configure_warnings()
     try:
-        run_async(_cancel_on_sigterm(_pull(gate, wish)))
+        asyncio.run(_cancel_on_sigterm(_pull(connection, options)))
     except (KeyboardInterrupt, asyncio.CancelledError):
         return
 
 
-async def _cancel_on_sigterm(task: Coroutine[Any, Any, None]) -> None:
-    """Let TERM end it like Ctrl-C: so are workers stopped that nobody sits in front of."""
-    me = asyncio.current_task()
-    if me is not None:
-        asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, me.cancel)
-    await task
+async def _cancel_on_sigterm(coroutine: Coroutine[Any, Any, None]) -> None:
+    """Run a coroutine; SIGTERM cancels it, as Ctrl-C does. Service managers stop workers with SIGTERM."""
+    current_task = asyncio.current_task()
+    if current_task is not None:
+        asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, current_task.cancel)
+    await coroutine
 
 
-async def _pull(gate: ConnectionOptions, wish: PullOptions) -> None:
-    """Take one piece after the other. Time counts while we wait for work, never while it is done."""
-    taken = undone = 0
-    async with gate.connect_peer(_HANDSHAKE_TIMEOUT, reconnect=True) as peer:
-        while taken != wish.max_jobs:
+async def _pull(connection: ConnectionOptions, options: PullOptions) -> None:
+    """Handle jobs one after the other. The timeout limits only the wait for a job, not the job itself."""
+    taken = returned = 0
+    async with connection.connect_peer(_HANDSHAKE_TIMEOUT, reconnect=True) as peer:
+        while taken != options.max_jobs:
             try:
-                job = await peer.pull(wish.queue, timeout=wish.timeout)
+                job = await peer.pull(options.queue, timeout=options.timeout)
             except CallTimeout as exc:
-                if wish.follow:
+                if options.follow:
                     break
-                raise CallTimeout(_timeout_message(wish, taken, exc)) from None
+                raise CallTimeout(_timeout_message(options, taken, exc)) from None
             taken += 1
-            undone += not await _handle_job(job, wish)
-    if undone and wish.max_jobs is not None:
-        raise JobFailed(f"{undone} of {taken} pieces went back to {wish.queue}")
+            returned += not await _handle_job(job, options)
+    if returned and options.max_jobs is not None:
+        raise JobFailed(f"{returned} of {taken} jobs were returned to {options.queue}")
 
 
-def _timeout_message(wish: PullOptions, taken: int, exc: CallTimeout) -> str:
-    return str(exc) if wish.max_jobs == 1 else f"{taken} of {wish.max_jobs} came; {exc}"
+def _timeout_message(options: PullOptions, taken: int, exc: CallTimeout) -> str:
+    return str(exc) if options.max_jobs == 1 else f"{taken} of {options.max_jobs} jobs arrived; {exc}"
 
 
-async def _handle_job(job: Job, wish: PullOptions) -> bool:
-    """Deal with a piece; say whether the hub can forget it. Whatever else ends this gives it back."""
+async def _handle_job(job: Job, options: PullOptions) -> bool:
+    """Handle a job; return False if it was returned to its queue. All exceptions return it."""
     try:
         async with job:
-            if wish.command is None:
-                print_value(job.data, raw=wish.raw)
+            if options.command is None:
+                print_value(job.data, raw=options.raw)
             else:
-                await run_command(wish.command, job.data)
+                await run_command(options.command, job.data)
     except CommandNotRunnable:
         raise
     except (JobFailed, ConnectionLost) as exc:
-        if wish.max_jobs == 1:
+        if options.max_jobs == 1:
             raise
         print_stderr(f"fiveways pull: {exc}")
         return False

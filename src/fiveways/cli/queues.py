@@ -1,5 +1,6 @@
-"""`fiveways queues`: what waits in work queues, and what was tried too often."""
+"""`fiveways queues`: work queues and their dead-letter queues."""
 
+import asyncio
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -11,20 +12,20 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from fiveways.cli.connection_options import ConnectionOptions, connection_options, run_async
+from fiveways.cli.connection_options import ConnectionOptions, connection_options
 from fiveways.cli.errors import UsageError, print_stderr, printable
 from fiveways.cli.json_io import print_value
 from fiveways.errors import CallFailed
 
 _COMPLETION_TIMEOUT = 1.0
-"""Seconds that somebody who pressed Tab will wait."""
+"""Timeout of shell completion, in seconds."""
 _COLUMNS: Final = {"waiting": "waiting", "given": "given out", "dead": "dead"}
 _EMPTY_QUEUE: Final = dict.fromkeys(_COLUMNS, 0)
 
 
 @dataclass(frozen=True, slots=True)
 class QueueOptions:
-    """What the user typed."""
+    """Options of `fiveways queues`."""
 
     queue: str = ""
     dead: bool = False
@@ -35,107 +36,113 @@ class QueueOptions:
     raw: bool = False
 
 
-def queues(gate: ConnectionOptions, wish: QueueOptions) -> None:
-    """Print all queues, one of them, or dead jobs; or redrive or drop dead jobs."""
-    _check(wish)
-    if wish.redrive:
-        print_value(run_async(_redrive(gate, wish)), raw=wish.raw)
-    elif wish.drop:
-        run_async(_call_for_queue(gate, wish, "hub.drop"))
-    elif wish.job is not None:
-        print_value(run_async(_call_for_queue(gate, wish, "hub.dead")), raw=wish.raw)
-    elif wish.dead:
-        _print_dead_jobs(run_async(_fetch_dead_jobs(gate, wish)), raw=wish.raw)
+def queues(connection: ConnectionOptions, options: QueueOptions) -> None:
+    """Print all queues, one queue or dead jobs; or redrive or delete dead jobs."""
+    _check(options)
+    if options.redrive:
+        print_value(asyncio.run(_redrive(connection, options)), raw=options.raw)
+    elif options.drop:
+        asyncio.run(_call_for_queue(connection, options, "hub.drop"))
+    elif options.job is not None:
+        print_value(asyncio.run(_call_for_queue(connection, options, "hub.dead")), raw=options.raw)
+    elif options.dead:
+        _print_dead_jobs(asyncio.run(_fetch_dead_jobs(connection, options)), raw=options.raw)
     else:
-        _print_queues(gate, wish)
+        _print_queues(connection, options)
 
 
-def _check(wish: QueueOptions) -> None:
-    chosen = [name for name in ("dead", "redrive", "drop") if getattr(wish, name)]
+def _check(options: QueueOptions) -> None:
+    chosen = [name for name in ("dead", "redrive", "drop") if getattr(options, name)]
     if len(chosen) > 1:
         raise UsageError(f"--{chosen[0]} and --{chosen[1]} exclude each other")
-    for name in (*chosen, *(["job"] if wish.job is not None else [])):
-        if not wish.queue:
+    for name in (*chosen, *(["job"] if options.job is not None else [])):
+        if not options.queue:
             raise UsageError(f"--{name} needs the name of a queue")
-    if wish.drop and wish.job is None:
+    if options.drop and options.job is None:
         raise UsageError("--drop needs --job NUMBER")
-    if wish.dead and wish.job is not None:
+    if options.dead and options.job is not None:
         raise UsageError("--dead lists all dead jobs; --job alone shows one")
 
 
-def _print_queues(gate: ConnectionOptions, wish: QueueOptions) -> None:
-    found = run_async(_fetch_queues(gate, wish.timeout))
-    if wish.queue and wish.queue not in found:
-        # A queue is there as long as something or somebody is in it.
-        print_stderr(f"fiveways queues: nothing is in {wish.queue}")
-    chosen = {wish.queue: found.get(wish.queue, _EMPTY_QUEUE)} if wish.queue else dict(sorted(found.items()))
-    if wish.raw or not sys.stdout.isatty():
-        print_value(chosen[wish.queue] if wish.queue else chosen, raw=wish.raw)
+def _print_queues(connection: ConnectionOptions, options: QueueOptions) -> None:
+    queues_by_name = asyncio.run(_fetch_queues(connection, options.timeout))
+    if options.queue and options.queue not in queues_by_name:
+        # A queue exists only while it has jobs or workers.
+        print_stderr(f"fiveways queues: {options.queue} is empty")
+    chosen = (
+        {options.queue: queues_by_name.get(options.queue, _EMPTY_QUEUE)}
+        if options.queue
+        else dict(sorted(queues_by_name.items()))
+    )
+    if options.raw or not sys.stdout.isatty():
+        print_value(chosen[options.queue] if options.queue else chosen, raw=options.raw)
     else:
         _print_table(chosen)
 
 
-async def _call_for_queue(gate: ConnectionOptions, wish: QueueOptions, method: str) -> object:
-    """Call a method of the hub for a queue, or for one dead job of it."""
-    async with gate.connect_within(wish.timeout) as peer:
-        return await peer.call(method, {"queue": wish.queue, "job": wish.job})
+async def _call_for_queue(connection: ConnectionOptions, options: QueueOptions, method: str) -> object:
+    """Call a built-in method with the queue and the job of the options."""
+    async with connection.connect_within(options.timeout) as peer:
+        return await peer.call(method, {"queue": options.queue, "job": options.job})
 
 
-async def _redrive(gate: ConnectionOptions, wish: QueueOptions) -> object:
-    match await _call_for_queue(gate, wish, "hub.redrive"):
+async def _redrive(connection: ConnectionOptions, options: QueueOptions) -> object:
+    match await _call_for_queue(connection, options, "hub.redrive"):
         case {"redriven": int(count)}:
             return count
         case _:
-            raise CallFailed("the hub does not say how many jobs wait again")
+            raise CallFailed("the response of hub.redrive has no number of jobs")
 
 
-async def _fetch_dead_jobs(gate: ConnectionOptions, wish: QueueOptions) -> list[Mapping[str, object]]:
-    """Return all dead jobs of a queue; the hub tells a hundred at a time."""
+async def _fetch_dead_jobs(connection: ConnectionOptions, options: QueueOptions) -> list[Mapping[str, object]]:
+    """Return all dead jobs of a queue; the hub returns at most 100 in one response."""
     jobs: list[Mapping[str, object]] = []
-    async with gate.connect_within(wish.timeout) as peer:
+    async with connection.connect_within(options.timeout) as peer:
         while True:
             after = jobs[-1]["job"] if jobs else 0
-            match await peer.call("hub.dead", {"queue": wish.queue, "after": after}):
-                case {"jobs": [*found], "more": int(more)}:
-                    jobs += found
+            match await peer.call("hub.dead", {"queue": options.queue, "after": after}):
+                case {"jobs": [*page], "more": int(more)}:
+                    jobs += page
                 case _:
-                    raise CallFailed("the hub's answer is no list of dead jobs")
+                    raise CallFailed("the response of hub.dead is not a list of jobs")
             if not more:
                 return jobs
 
 
 def _print_dead_jobs(jobs: list[Mapping[str, object]], *, raw: bool) -> None:
-    """Show dead jobs: a table to people, a line of JSON each to programs."""
+    """Print dead jobs: a table on a terminal, else one JSON object per line."""
     if raw or not sys.stdout.isatty():
-        for each in jobs:
-            print_value(each, raw=raw)
+        for job in jobs:
+            print_value(job, raw=raw)
         return
     console = Console(highlight=False)
     if not jobs:
         console.print("There are no dead jobs.")
         return
     table = Table("job", "tries", "died at (UTC)", "last error", box=None, header_style="bold", pad_edge=False)
-    for each in jobs:
-        at = each.get("at")
+    for job in jobs:
+        at = job.get("at")
         died_at = datetime.fromtimestamp(at, UTC).isoformat(" ", "seconds")[:19] if isinstance(at, int | float) else ""
-        table.add_row(str(each.get("job")), str(each.get("tries")), died_at, Text(printable(str(each.get("error")))))
+        table.add_row(str(job.get("job")), str(job.get("tries")), died_at, Text(printable(str(job.get("error")))))
     console.print(table)
-    console.print("\n--job NUMBER shows one, with --redrive it is tried again, with --drop it is deleted.")
+    console.print(
+        "\n--job NUMBER shows one job; --job NUMBER --redrive returns it to the queue, --job NUMBER --drop deletes it."
+    )
 
 
-async def _fetch_queues(gate: ConnectionOptions, patience: float) -> Mapping[str, Mapping[str, object]]:
-    async with gate.connect_within(patience) as peer:
-        found = await peer.call("hub.queues")
-    if not isinstance(found, dict):
-        raise CallFailed("the hub's answer is no list of queues")
-    return found
+async def _fetch_queues(connection: ConnectionOptions, seconds: float) -> Mapping[str, Mapping[str, object]]:
+    async with connection.connect_within(seconds) as peer:
+        response = await peer.call("hub.queues")
+    if not isinstance(response, dict):
+        raise CallFailed("the response of hub.queues is not a list of queues")
+    return response
 
 
 def _print_table(chosen: Mapping[str, Mapping[str, object]]) -> None:
-    """Show a table to people, and what can be done about the dead."""
+    """Print a table of queues, with a hint if there are dead jobs."""
     console = Console(highlight=False)
     if not chosen:
-        console.print("There is no work in any queue.")
+        console.print("All work queues are empty.")
         return
     table = Table("queue", box=None, header_style="bold", pad_edge=False, padding=(0, 3, 0, 0))
     for title in _COLUMNS.values():
@@ -144,7 +151,7 @@ def _print_table(chosen: Mapping[str, Mapping[str, object]]) -> None:
         table.add_row(Text(printable(name)), *(_cell(key, numbers.get(key)) for key in _COLUMNS))
     console.print(table)
     if any(numbers.get("dead") for numbers in chosen.values()):
-        console.print("\nDead jobs have failed too often: --dead lists them, --redrive returns them to their queue.")
+        console.print("\nDead jobs failed too often. --dead lists them; --redrive returns them to their queue.")
 
 
 def _cell(key: str, count: object) -> Text:
@@ -153,12 +160,12 @@ def _cell(key: str, count: object) -> Text:
 
 
 def queue_names(url: str, token: str, token_file: Path | None, identity: str, secret_file: Path | None) -> list[str]:
-    """Return the queues of a hub, for completion: nothing if it is away or refuses."""
+    """Return the work queues of a hub for shell completion; an empty list after any error."""
     try:
         return list(
-            run_async(
+            asyncio.run(
                 _fetch_queues(connection_options(url, token, token_file, identity, secret_file), _COMPLETION_TIMEOUT)
             )
         )
-    except Exception:  # noqa: BLE001  a shell shows nothing else than completions
+    except Exception:  # noqa: BLE001  shell completion has no place for errors
         return []

@@ -1,4 +1,4 @@
-"""`fiveways replay`: a journal's inbound side, sent again, and what is different since."""
+"""`fiveways replay`: send the inbound frames of a journal again, and compare the responses."""
 
 import asyncio
 import math
@@ -25,18 +25,18 @@ from fiveways.replay.replayer import ReplayConfig, Replayer
 _MAX_SPEED: Final = "max"
 _CATEGORY_TITLES: Final = {"call": "calls", "request": "requests to callees", "event": "events"}
 _MAX_VALUE: Final = 2000
-"""Characters of a difference, on each side."""
+"""Maximum characters per side of a printed difference."""
 _MAX_SESSIONS: Final = 20
 
 
 @dataclass(frozen=True, slots=True)
 class ReplayOptions:
-    """What the user typed."""
+    """Options of `fiveways replay`."""
 
     directory: str
     url: str
     speed: str = "1"
-    span: TimeRangeOptions = field(default_factory=TimeRangeOptions)
+    time_range: TimeRangeOptions = field(default_factory=TimeRangeOptions)
     protocol: str = ""
     session: str = ""
     limit: int | None = None
@@ -49,35 +49,35 @@ class ReplayOptions:
     secret: str = field(default="", repr=False)
 
 
-def replay(wish: ReplayOptions) -> ExitCode:
-    """Send it, and say what differs; the exit code says whether something does."""
+def replay(options: ReplayOptions) -> ExitCode:
+    """Replay the journal and print the comparison; the exit code is 1 if there are differences."""
     try:
-        places = ReplayTarget(wish.url, wish.zmq)
+        target = ReplayTarget(options.url, options.zmq)
     except BadUrl as exc:
         raise UsageError(str(exc)) from exc
-    if places.remote_host and not wish.allows_remote:
-        host = places.remote_host
-        raise UsageError(f"{host} is another machine, where all this would happen once more: --yes-remote allows it")
-    options = ReplayConfig(
-        places,
-        _parse_speed(wish.speed),
-        wish.timeout,
-        wish.limit,
-        wish.protocol,
-        wish.session,
-        wish.token,
-        wish.identity,
-        wish.secret,
+    if target.remote_host and not options.allows_remote:
+        host = target.remote_host
+        raise UsageError(f"{host} is another machine, and a replay repeats all effects there; --yes-remote allows it")
+    config = ReplayConfig(
+        target,
+        _parse_speed(options.speed),
+        answer_timeout=options.timeout,
+        max_frames=options.limit,
+        protocol=options.protocol,
+        session=options.session,
+        token=options.token,
+        identity=options.identity,
+        secret=options.secret,
     )
     try:
-        player = asyncio.run(_run_replay(wish, options))
+        replayer = asyncio.run(_run_replay(options, config))
     except KeyboardInterrupt:
         return ExitCode.FAILED
-    if wish.json:
-        print(to_json_line(build_report(player)))  # noqa: T201
+    if options.json:
+        print(to_json_line(build_report(replayer)))  # noqa: T201
     else:
-        _print_report(player)
-    return ExitCode.OK if player.stats.is_equal else ExitCode.FAILED
+        _print_report(replayer)
+    return ExitCode.OK if replayer.stats.is_equal else ExitCode.FAILED
 
 
 def _parse_speed(text: str) -> float:
@@ -88,22 +88,22 @@ def _parse_speed(text: str) -> float:
     except ValueError:
         speed = math.nan
     if not 0 < speed < math.inf:
-        raise UsageError(f"--speed is a number such as 1 or 10, or {_MAX_SPEED}, not {text!r}")
+        raise UsageError(f"--speed must be a number such as 1 or 10, or {_MAX_SPEED}, not {text!r}")
     return speed
 
 
-async def _run_replay(wish: ReplayOptions, options: ReplayConfig) -> Replayer:
-    span, found = wish.span.bounds(), require_segments(wish.directory)
-    await options.target.check_reachable()
-    with _progress(count_records(found)) as told:
-        player = Replayer(options, told)
-        await player.run(merge_by_time(found, span))
-    return player
+async def _run_replay(options: ReplayOptions, config: ReplayConfig) -> Replayer:
+    time_range, segments = options.time_range.bounds(), require_segments(options.directory)
+    await config.target.check_reachable()
+    with _progress(count_records(segments)) as on_progress:
+        replayer = Replayer(config, on_progress)
+        await replayer.run(merge_by_time(segments, time_range))
+    return replayer
 
 
 @contextmanager
 def _progress(total: int | None) -> Iterator[Callable[[int], None]]:
-    """Show how far it is, to people; others are told nothing."""
+    """Show a progress bar on a terminal; yield the function that advances it."""
     console = Console(stderr=True)
     if not console.is_terminal:
         yield lambda _count: None
@@ -114,57 +114,68 @@ def _progress(total: int | None) -> Iterator[Callable[[int], None]]:
         yield lambda done: progress.advance(task, done)
 
 
-def build_report(player: Replayer) -> dict[str, object]:
-    """Return all there is to tell, for programs."""
-    tally = player.stats
-    counts = {what: {verdict: tally.counts[what][verdict] for verdict in VERDICTS} for what in _CATEGORY_TITLES}
+def build_report(replayer: Replayer) -> dict[str, object]:
+    """Return the complete comparison, for programs."""
+    stats = replayer.stats
+    counts = {
+        category: {verdict: stats.counts[category][verdict] for verdict in VERDICTS} for category in _CATEGORY_TITLES
+    }
     return {
-        "equal": tally.is_equal,
-        "sent": player.sender.sent,
-        "sessions": player.sessions,
-        "unsent": dict(player.sender.unsent),
-        "redacted": player.redacted,
-        "left_out": player.skipped_sessions,
-        "lost": dict(tally.lost),
-        "open_at_end": tally.open_at_end,
+        "equal": stats.is_equal,
+        "sent": replayer.sender.sent,
+        "sessions": replayer.sessions,
+        "unsent": dict(replayer.sender.unsent),
+        "redacted": replayer.redacted,
+        "left_out": replayer.skipped_sessions,
+        "lost": dict(stats.lost),
+        "open_at_end": stats.open_at_end,
         **counts,
-        "differing_sessions": {session: dict(each) for session, each in tally.sessions.items()},
-        "differences": [msgspec.structs.asdict(each) for each in tally.differences],
+        "differing_sessions": {
+            session: dict(counts_by_verdict) for session, counts_by_verdict in stats.sessions.items()
+        },
+        "differences": [msgspec.structs.asdict(counts_by_verdict) for counts_by_verdict in stats.differences],
     }
 
 
-def _print_report(player: Replayer) -> None:
-    tally, console = player.stats, Console(highlight=False, soft_wrap=True, markup=False)
-    console.print(f"sent {player.sender.sent} frames of {player.sessions} sessions")
-    for why, number in player.sender.unsent.items():
-        console.print(f"  {number} frames not sent: {why}")
-    if player.redacted:
-        console.print(f"  {player.redacted} frames sent with *** where something was redacted")
-    for why, number in player.skipped_sessions.items():
-        console.print(printable(f"  {number} sessions left out, {why}"))
-    for why, number in tally.lost.items():
-        console.print(printable(f"  {number} sessions lost: {why}"), style="red")
-    if tally.open_at_end:
-        console.print(f"  {tally.open_at_end} calls without an answer where the recording ends")
-    for what, words in _CATEGORY_TITLES.items():
-        counted = [f"{tally.counts[what][verdict]} {verdict}" for verdict in VERDICTS if tally.counts[what][verdict]]
-        console.print(f"{words}: {', '.join(counted) or 'none'}")
-    for session, each in list(tally.sessions.items())[:_MAX_SESSIONS]:
-        counted = [f"{number} {verdict}" for verdict, number in each.items()]
-        console.print(printable(f"  session {session}: {', '.join(counted)}"), style="yellow")
-    for difference in tally.differences:
+def _print_report(replayer: Replayer) -> None:
+    stats, console = replayer.stats, Console(highlight=False, soft_wrap=True, markup=False)
+    console.print(f"sent {replayer.sender.sent} frames of {replayer.sessions} sessions")
+    for reason, count in replayer.sender.unsent.items():
+        console.print(f"  {count} frames not sent: {reason}")
+    if replayer.redacted:
+        console.print(f"  {replayer.redacted} redacted frames sent, with *** in place of values")
+    for reason, count in replayer.skipped_sessions.items():
+        console.print(printable(f"  {count} sessions skipped, {reason}"))
+    for reason, count in stats.lost.items():
+        console.print(printable(f"  {count} sessions lost: {reason}"), style="red")
+    if stats.open_at_end:
+        console.print(f"  {stats.open_at_end} calls without a response at the end of the recording")
+    for category, title in _CATEGORY_TITLES.items():
+        verdict_counts = [
+            f"{stats.counts[category][verdict]} {verdict}" for verdict in VERDICTS if stats.counts[category][verdict]
+        ]
+        console.print(f"{title}: {', '.join(verdict_counts) or 'none'}")
+    for session, counts_by_verdict in list(stats.sessions.items())[:_MAX_SESSIONS]:
+        verdict_counts = [f"{count} {verdict}" for verdict, count in counts_by_verdict.items()]
+        console.print(printable(f"  session {session}: {', '.join(verdict_counts)}"), style="yellow")
+    for difference in stats.differences:
         _print_difference(console, difference)
-    if tally.is_equal:
-        console.print("all that came back is as it was", style="green")
+    if stats.is_equal:
+        console.print("all responses and events are as recorded", style="green")
     sys.stdout.flush()
 
 
-def _print_difference(console: Console, each: Difference) -> None:
-    at = f", record {each.seq}" if each.seq is not None else ""
-    name = f" {each.name}{f' #{each.id}' if each.id else ''}" if each.name or each.id else ""
-    console.print(printable(f"{each.what}{name} in session {each.session}{at}: {each.verdict}"), style="red")
-    if each.what != "session":
-        console.print(f"  then  {_format_value(each.recorded)}\n  now   {_format_value(each.live)}")
+def _print_difference(console: Console, difference: Difference) -> None:
+    position = f", record {difference.seq}" if difference.seq is not None else ""
+    name = (
+        f" {difference.name}{f' #{difference.id}' if difference.id else ''}" if difference.name or difference.id else ""
+    )
+    console.print(
+        printable(f"{difference.what}{name} in session {difference.session}{position}: {difference.verdict}"),
+        style="red",
+    )
+    if difference.what != "session":
+        console.print(f"  recorded  {_format_value(difference.recorded)}\n  live      {_format_value(difference.live)}")
 
 
 def _format_value(value: object) -> str:

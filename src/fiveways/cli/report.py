@@ -1,4 +1,4 @@
-"""`fiveways report`: its options and help, and the page on disk. `root` takes the command up."""
+"""`fiveways report`: write the HTML report."""
 
 import os
 from pathlib import Path
@@ -16,56 +16,56 @@ if TYPE_CHECKING:
 def report(
     *,
     tables: Annotated[
-        Path, typer.Option("--tables", metavar="DIR", help="Where `fiveways pipeline run` wrote its tables (--out).")
+        Path,
+        typer.Option(
+            "--tables", metavar="DIR", help="The directory with the tables of `fiveways pipeline run` (its --out)."
+        ),
     ],
     output: Annotated[
-        Path, typer.Option("--output", "-o", metavar="FILE", help="The page; an old one is replaced.")
+        Path, typer.Option("--output", "-o", metavar="FILE", help="The file to write; an existing file is replaced.")
     ] = Path("report.html"),
     group: Group = "",
-    show: Annotated[bool, typer.Option("--open", help="Show the page in the browser.")] = False,
+    show: Annotated[bool, typer.Option("--open", help="Open the report in a browser.")] = False,
 ) -> None:
-    """Make one HTML page of the pipeline's tables: traffic, latency, failures, bridges, anomalies.
+    """Write a report of the pipeline's tables: traffic, latency, failures, bridges and anomalies.
 
-    The page needs no network and no server, and can be sent to others as it is.
-    Names of methods and peers are in it.
+    The report is one HTML file that works without a network or a server. It
+    contains the names of methods and peers.
 
     [bold]Examples[/bold]
 
       fiveways report --tables tables
       fiveways report --tables tables -o monday.html --open
     """
-    from fiveways.cli.pipeline_actions import unbreakable_output  # noqa: PLC0415  help does without it
-    from fiveways.journal.file_permissions import permissions_for_group  # noqa: PLC0415
+    from fiveways.journal.file_permissions import permissions_for_group  # noqa: PLC0415  not needed for help
     from fiveways.pipeline.report.page import render_directory  # noqa: PLC0415
 
-    unbreakable_output()
-
-    made = render_directory(tables)
-    _replace_file(output, made.encode(), permissions_for_group(group))
-    print(f"{printable(str(output))}: {len(made.encode()) / 1000:.0f} kB")  # noqa: T201
+    page = render_directory(tables)
+    _replace_file(output, page.encode(), permissions_for_group(group))
+    print(f"{printable(str(output))}: {len(page.encode()) / 1000:.0f} kB")  # noqa: T201
     if show:
         import webbrowser  # noqa: PLC0415
 
         webbrowser.open(output.absolute().as_uri())
 
 
-def _replace_file(path: Path, content: bytes, access: "FilePermissions") -> None:
-    """Put a file in its place at once, so that nobody reads half a page, and an old one stays if there is no room."""
+def _replace_file(path: Path, content: bytes, permissions: "FilePermissions") -> None:
+    """Replace a file atomically: readers never see half a page, and a failed write keeps the old one."""
     from fiveways.pipeline.report.table_reader import ReportError  # noqa: PLC0415
 
     try:
-        target = path.resolve()  # what a link names is replaced, not the link
+        target = path.resolve()  # replace the target of a symbolic link, not the link
         if target.is_dir():
             raise ReportError(f"{path} is a directory; -o takes a file")
-        beside = target.with_name(f".{target.name}.{os.getpid()}")
+        temporary = target.with_name(f".{target.name}.{os.getpid()}")
         if target.exists() and not target.is_file():
-            target.write_bytes(content)  # a device or a pipe keeps its place
+            target.write_bytes(content)  # a device or a pipe cannot be replaced
             return
         try:
-            with open(beside, "wb", opener=access.open) as file:
+            with open(temporary, "wb", opener=permissions.open) as file:
                 file.write(content)
-            beside.replace(target)
+            temporary.replace(target)
         finally:
-            beside.unlink(missing_ok=True)
+            temporary.unlink(missing_ok=True)
     except OSError as exc:
         raise ReportError(f"{path} cannot be written: {exc.strerror}") from exc

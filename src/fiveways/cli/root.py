@@ -1,4 +1,4 @@
-"""The program `fiveways`: its commands, their options and help. What they do stands in modules of their names."""
+"""Definition of the program `fiveways`: commands, options and help. Each command is implemented in its own module."""
 
 import os
 import re
@@ -29,20 +29,20 @@ from fiveways.cli.output_encoding import tolerate_any_terminal
 app = typer.Typer(
     name="fiveways",
     cls=CommandGroup,
-    help="""One messaging hub for UMQ, UMQ36, LRPM, RPC over MQTT and NQ.
+    help="""A messaging hub for UMQ, UMQ36, LRPM, RPC over MQTT and NQ.
 
-[bold]A first try[/bold]
+[bold]First steps[/bold]
 
-All of it in a minute:
+A demonstration of all protocols, in one minute:
 
   fiveways demo
 
-Or in two terminals:
+A hub and a client, in two terminals:
 
   fiveways serve
   fiveways call lrpm+ws://localhost:7500 hub.echo '"hello"'
 """,
-    epilog="Exit codes: 0 done, 1 failed, 2 the command line is wrong, 124 out of time; check has its own.",
+    epilog="Exit codes: 0 success, 1 failure, 2 wrong command line, 124 timeout. `check` has exit codes of its own.",
     no_args_is_help=True,
     rich_markup_mode="rich",
     pretty_exceptions_enable=False,
@@ -50,7 +50,7 @@ Or in two terminals:
 )
 config_app = typer.Typer(
     cls=CommandGroup,
-    help="""Check a configuration file, or show what is set.
+    help="""Check a configuration file, or show the settings.
 
 Documentation: https://github.com/fiveways/fiveways/blob/main/docs/configuration.md
 
@@ -68,36 +68,36 @@ _NEGATIVE = re.compile(r"-\d")
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run a command and return its exit code. Whatever happens is told in one sentence."""
+    """Run a command, print any error as one sentence, and return the exit code."""
     tolerate_any_terminal()
-    # -1 is a number and no option; blanks around JSON do not count.
-    given = [
-        f" {each}" if _NEGATIVE.match(each) else each for each in (sys.argv[1:] if arguments is None else arguments)
+    # A negative number such as -1 is JSON, not an option; JSON may begin with a space.
+    words = [
+        f" {word}" if _NEGATIVE.match(word) else word for word in (sys.argv[1:] if arguments is None else arguments)
     ]
-    own = list(takewhile(lambda each: each.startswith("-"), given))
-    command = given[len(own) : len(own) + 1]
+    global_options = list(takewhile(lambda word: word.startswith("-"), words))
+    command = words[len(global_options) : len(global_options) + 1]
     try:
-        return int(app(given, prog_name="fiveways", standalone_mode=False) or ExitCode.OK)
+        return int(app(words, prog_name="fiveways", standalone_mode=False) or ExitCode.OK)
     except typer.TyperException as exc:
         code = report_usage_error(exc, "fiveways")
-        # Nagios reads 2 as an alarm, and a command line that is wrong says nothing about the hub.
+        # Nagios reads exit code 2 as CRITICAL; a wrong command line is UNKNOWN, which is 3.
         return 3 if command == ["check"] else code
     except OutputClosed:
-        # Python would complain once more when it flushes at exit.
+        # Otherwise Python reports BrokenPipeError when it flushes stdout at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return ExitCode.OK
-    except Exception as exc:  # noqa: BLE001  a user is never shown a traceback that they did not ask for
-        # The choice of the hub fails before the command runs.
+    except Exception as exc:  # noqa: BLE001  users see a traceback only with --debug
+        # HubCommand chooses the hub before `check` runs, so this error does not pass through `check`.
         if isinstance(exc, UsageError) and command == ["check"]:
             from fiveways.cli.check import report_unknown  # noqa: PLC0415
 
             return report_unknown(exc)
-        return report_error(" ".join(["fiveways", *command]), exc, debug="--debug" in own)
+        return report_error(" ".join(["fiveways", *command]), exc, debug="--debug" in global_options)
 
 
-def _show_version(*, wanted: bool) -> None:
-    if wanted:
-        from importlib.metadata import version  # noqa: PLC0415  takes as long as all the rest
+def _show_version(*, is_requested: bool) -> None:
+    if is_requested:
+        from importlib.metadata import version  # noqa: PLC0415  slow import
 
         print(f"fiveways {version('fiveways')}")  # noqa: T201
         raise typer.Exit
@@ -106,12 +106,12 @@ def _show_version(*, wanted: bool) -> None:
 @app.callback()
 def _root(
     *,
-    _debug: Annotated[bool, typer.Option("--debug", help="Show where in the code an error happened.")] = False,
+    _debug: Annotated[bool, typer.Option("--debug", help="Print a traceback if the command fails.")] = False,
     _version: Annotated[
         bool, typer.Option("--version", callback=_show_version, is_eager=True, help="Show the version and exit.")
     ] = False,
 ) -> None:
-    """Take what stands before the command; `main` looks for --debug itself."""
+    """Define the options before the command; `main` reads --debug itself."""
 
 
 @app.command(cls=Command)
@@ -126,26 +126,28 @@ def serve(
         ),
     ] = None,
     host: Annotated[
-        str | None, typer.Option(metavar="ADDRESS", help="Where to listen, 127.0.0.1 unless it is set.")
+        str | None, typer.Option(metavar="ADDRESS", help="The address to listen on; 127.0.0.1 by default.")
     ] = None,
     port: Annotated[
         int | None,
-        typer.Option(min=0, max=65535, metavar="PORT", help="The port, 7500 unless it is set; 0 takes a free one."),
+        typer.Option(min=0, max=65535, metavar="PORT", help="The port; 7500 by default, 0 for any free port."),
     ] = None,
     application: Annotated[
-        str | None, typer.Option("--app", metavar="MODULE:NAME", help="Methods in Python to offer, a `fiveways.App`.")
+        str | None,
+        typer.Option("--app", metavar="MODULE:NAME", help="A `fiveways.App` with methods for the hub to register."),
     ] = None,
     journal: Annotated[
-        str | None, typer.Option(metavar="DIR", help="Where to write a record of every frame, the journal.")
+        str | None, typer.Option(metavar="DIR", help="Record every frame in a journal in this directory.")
     ] = None,
     settings: Annotated[
         list[str] | None,
-        typer.Option("--set", metavar="KEY=VALUE", help="Any other setting, such as log.level=debug; repeatable."),
+        typer.Option("--set", metavar="KEY=VALUE", help="A setting, such as log.level=debug; repeatable."),
     ] = None,
 ) -> None:
-    """Run a hub until it is told to stop (Ctrl-C, TERM); HUP reads the settings again.
+    """Run a hub until Ctrl-C or SIGTERM. SIGHUP reloads the settings.
 
-    Flags win over variables such as FIVEWAYS_SERVER_PORT, these over the file, the file over defaults.
+    Options override environment variables such as FIVEWAYS_SERVER_PORT. Variables
+    override the configuration file, and the file overrides the defaults.
     `fiveways config show --docs` describes every setting.
 
     Documentation: https://github.com/fiveways/fiveways/blob/main/docs/configuration.md
@@ -157,29 +159,35 @@ def serve(
       fiveways serve --journal journal
       fiveways serve --config fiveways.toml --set log.level=debug
     """
-    from fiveways.cli import serve as verb  # noqa: PLC0415
+    from fiveways.cli import serve as implementation  # noqa: PLC0415
 
-    verb.serve(config, verb.settings_from_flags(host, port, journal, settings or []), application)
+    implementation.serve(config, implementation.settings_from_flags(host, port, journal, settings or []), application)
 
 
 @app.command(cls=HubCommand)
-def call(  # noqa: PLR0913  as many as the user has
+def call(  # noqa: PLR0913  one parameter per option
     url: options.Url,
     method: Annotated[
         str,
-        typer.Argument(metavar="METHOD", help="Its name, such as math.add.", autocompletion=options.complete_methods),
+        typer.Argument(
+            metavar="METHOD", help="The name of the method, such as math.add.", autocompletion=options.complete_methods
+        ),
     ],
     body: options.Body = None,
     *,
     timeout: options.Timeout = 30.0,
-    stream: Annotated[bool, typer.Option("--stream", help="Print the parts of the answer as they come.")] = False,
+    stream: Annotated[
+        bool, typer.Option("--stream", help="Print each part of a streamed response when it arrives.")
+    ] = False,
     attach: options.Attach = None,
     save: Annotated[
         Path | None,
-        typer.Option("--save-attachments", metavar="DIR", help="Keep the attachments of the answer there."),
+        typer.Option(
+            "--save-attachments", metavar="DIR", help="Save the attachments of the response to this directory."
+        ),
     ] = None,
     verbose: Annotated[
-        bool, typer.Option("--verbose", help="Say on stderr whatever is told on the way, for debugging as well (nq).")
+        bool, typer.Option("--verbose", help="Print all notes and progress on stderr, debug notes included (nq).")
     ] = False,
     raw: options.Raw = False,
     schema: options.Schema = None,
@@ -188,10 +196,10 @@ def call(  # noqa: PLR0913  as many as the user has
     identity: options.Identity = "",
     secret_file: options.SecretFile = None,
 ) -> None:
-    r"""Call a method and print its answer.
+    r"""Call a method and print its response.
 
-    JSON goes in and comes out: on one line for programs, coloured on a terminal.
-    How far it is, and warnings, are told on stderr (lrpm, nq).
+    The body and the response are JSON: coloured on a terminal, else on one line.
+    Progress and warnings of the method are printed on stderr (lrpm, nq).
 
     [bold]Examples[/bold]
 
@@ -202,20 +210,34 @@ def call(  # noqa: PLR0913  as many as the user has
       fiveways call prod math.add '\[2, 3]'
       fiveways call mqtt-rpc+mqtt://localhost/Greeter SayHello '{"name": "Bob"}' --schema greeter.binpb
     """
-    from fiveways.cli import call as verb  # noqa: PLC0415
+    from fiveways.cli import call as implementation  # noqa: PLC0415
     from fiveways.cli.connection_options import connection_options  # noqa: PLC0415
 
-    gate = connection_options(url, token, token_file, identity, secret_file, schema)
-    verb.call(gate, verb.CallOptions(method, body, timeout, stream, tuple(attach or ()), save, raw, verbose))
+    connection = connection_options(url, token, token_file, identity, secret_file, schema)
+    implementation.call(
+        connection,
+        implementation.CallOptions(
+            method,
+            body,
+            timeout=timeout,
+            stream=stream,
+            attachments=tuple(attach or ()),
+            save_directory=save,
+            raw=raw,
+            verbose=verbose,
+        ),
+    )
 
 
 @app.command(cls=HubCommand)
 def publish(  # noqa: PLR0913
     url: options.Url,
-    topic: Annotated[str, typer.Argument(metavar="TOPIC", help="Its name, such as sensors.kitchen.temperature.")],
+    topic: Annotated[
+        str, typer.Argument(metavar="TOPIC", help="The name of the topic, such as sensors.kitchen.temperature.")
+    ],
     body: options.Body = None,
     *,
-    retain: Annotated[bool, typer.Option("--retain", help="Keep it for those who subscribe later.")] = False,
+    retain: Annotated[bool, typer.Option("--retain", help="Retain the value for later subscribers.")] = False,
     timeout: options.Timeout = 30.0,
     attach: options.Attach = None,
     token: options.Token = "",
@@ -225,32 +247,35 @@ def publish(  # noqa: PLR0913
 ) -> None:
     """Publish a value on a topic.
 
-    It ends when the hub has the value, not when all have read it.
+    The command ends when the hub has received the value. It does not wait for
+    subscribers.
 
     [bold]Examples[/bold]
 
       fiveways publish lrpm+ws://localhost:7500 sensors.kitchen 21.5
       fiveways publish umq+ws://localhost:7500 status '"up"' --retain
     """
-    from fiveways.cli import publish as verb  # noqa: PLC0415
+    from fiveways.cli import publish as implementation  # noqa: PLC0415
     from fiveways.cli.connection_options import connection_options  # noqa: PLC0415
 
-    gate = connection_options(url, token, token_file, identity, secret_file)
-    verb.publish(gate, verb.PublishOptions(topic, body, retain, tuple(attach or ()), timeout))
+    connection = connection_options(url, token, token_file, identity, secret_file)
+    implementation.publish(connection, implementation.PublishOptions(topic, body, retain, tuple(attach or ()), timeout))
 
 
 @app.command(cls=HubCommand)
 def subscribe(  # noqa: PLR0913
     url: options.Url,
-    pattern: Annotated[str, typer.Argument(metavar="TOPIC", help="A topic, or with * a pattern of topics.")],
+    pattern: Annotated[
+        str, typer.Argument(metavar="TOPIC", help="A topic, or a pattern of topics with the wildcard *.")
+    ],
     *,
-    count: Annotated[int | None, typer.Option(min=1, metavar="NUMBER", help="End after so many.")] = None,
+    count: Annotated[int | None, typer.Option(min=1, metavar="NUMBER", help="End after this number of events.")] = None,
     timeout: Annotated[
         float | None,
         typer.Option(
             min=0.001,
             metavar="SECONDS",
-            help="End after so long: with 124 if fewer than --count came, else with 0.",
+            help="End after this time: with 124 if fewer than --count events arrived, else with 0.",
         ),
     ] = None,
     envelope: Annotated[bool, typer.Option("--envelope", help="Print {topic, data} instead of the data.")] = False,
@@ -260,27 +285,31 @@ def subscribe(  # noqa: PLR0913
     identity: options.Identity = "",
     secret_file: options.SecretFile = None,
 ) -> None:
-    """Print what is published on a topic, until Ctrl-C.
+    """Print the events of a topic until Ctrl-C.
 
-    Ctrl-C ends it with 0. After a lost connection it subscribes again, and says so.
+    The exit code after Ctrl-C is 0. After a lost connection, the command
+    reconnects, subscribes again and prints a warning.
 
     [bold]Examples[/bold]
 
       fiveways subscribe lrpm+ws://localhost:7500 'sensors.*' --envelope
       fiveways subscribe umq+ws://localhost:7500 status --count 1
     """
-    from fiveways.cli import subscribe as verb  # noqa: PLC0415
+    from fiveways.cli import subscribe as implementation  # noqa: PLC0415
     from fiveways.cli.connection_options import connection_options  # noqa: PLC0415
 
-    gate = connection_options(url, token, token_file, identity, secret_file)
-    verb.subscribe(gate, verb.SubscribeCommandOptions(pattern, count, timeout, envelope, raw))
+    connection = connection_options(url, token, token_file, identity, secret_file)
+    implementation.subscribe(connection, implementation.SubscribeCommandOptions(pattern, count, timeout, envelope, raw))
 
 
 @app.command(cls=HubCommand)
 def discover(
     url: options.Url,
     name: Annotated[
-        str, typer.Argument(metavar="NAME", help="A method, to read about it, or a route that ends in its separator.")
+        str,
+        typer.Argument(
+            metavar="NAME", help="A method, to show its documentation; or a route, with its separator at the end."
+        ),
     ] = "",
     *,
     timeout: options.Timeout = 30.0,
@@ -290,27 +319,29 @@ def discover(
     identity: options.Identity = "",
     secret_file: options.SecretFile = None,
 ) -> None:
-    """List the methods on offer, or show the documentation of one.
+    """List the registered methods, or show the documentation of one method.
 
-    Names are in the spelling of the URL's protocol.
+    Names are spelled as in the protocol of the URL.
 
     [bold]Examples[/bold]
 
       fiveways discover lrpm+ws://localhost:7500
       fiveways discover lrpm+ws://localhost:7500 math.add --raw
     """
-    from fiveways.cli import discover as verb  # noqa: PLC0415
+    from fiveways.cli import discover as implementation  # noqa: PLC0415
     from fiveways.cli.connection_options import connection_options  # noqa: PLC0415
 
-    verb.discover(connection_options(url, token, token_file, identity, secret_file), name, timeout=timeout, raw=raw)
+    implementation.discover(
+        connection_options(url, token, token_file, identity, secret_file), name, timeout=timeout, raw=raw
+    )
 
 
-for _queue_verb in (queue_commands.push, queue_commands.pull, queue_commands.queues, queue_commands.held, clock.clock):
-    app.command(cls=HubCommand)(_queue_verb)
-for _verb in (report.report, pipeline_commands.sql, traffic.traffic, demo.demo):
-    app.command(cls=Command)(_verb)
-for _reader in (journal_commands.tail, journal_commands.trace, journal_commands.replay):
-    app.command(cls=Command)(_reader)
+for _hub_command in (queue_commands.push, queue_commands.pull, queue_commands.queues, queue_commands.held, clock.clock):
+    app.command(cls=HubCommand)(_hub_command)
+for _command in (report.report, pipeline_commands.sql, traffic.traffic, demo.demo):
+    app.command(cls=Command)(_command)
+for _journal_command in (journal_commands.tail, journal_commands.trace, journal_commands.replay):
+    app.command(cls=Command)(_journal_command)
 
 
 @app.command(cls=HubCommand)
@@ -326,41 +357,51 @@ def check(  # noqa: PLR0913
     ] = "http://localhost:7500",
     *,
     warning: Annotated[
-        float | None, typer.Option(min=0, metavar="SECONDS", help="Warn if it takes longer than that.")
+        float | None, typer.Option(min=0, metavar="SECONDS", help="WARNING if a probe takes longer than this time.")
     ] = None,
     critical: Annotated[
-        float | None, typer.Option(min=0, metavar="SECONDS", help="Raise the alarm if it takes longer than that.")
+        float | None, typer.Option(min=0, metavar="SECONDS", help="CRITICAL if a probe takes longer than this time.")
     ] = None,
-    timeout: Annotated[float, typer.Option(min=0.001, metavar="SECONDS", help="Give up after so long.")] = 10.0,
+    timeout: Annotated[float, typer.Option(min=0.001, metavar="SECONDS", help="The timeout of each probe.")] = 10.0,
     ping: Annotated[
-        bool, typer.Option("--ping", help="Call hub.ping as well, over lrpm or the URL's protocol.")
+        bool, typer.Option("--ping", help="Also call hub.ping, over the protocol of the URL, or over lrpm.")
     ] = False,
     token: options.Token = "",
     token_file: options.TokenFile = None,
     identity: options.Identity = "",
     secret_file: options.SecretFile = None,
 ) -> None:
-    """Ask a hub how it is, for Nagios and its like: one line, and exit code 0, 1, 2 or 3.
+    """Check the health of a hub, as a Nagios plug-in: one line of output and an exit code.
 
-    0 is OK, 1 is WARNING (slow, or it has lost its broker or parts of its journal), 2 is CRITICAL (away, not
-    ready, or very slow), 3 is UNKNOWN.
+    Exit codes: 0 OK; 1 WARNING: slow, no connection to the MQTT broker, or lost
+    journal records; 2 CRITICAL: not reachable, not ready, or very slow; 3 UNKNOWN.
 
     [bold]Examples[/bold]
 
       fiveways check http://localhost:7500 --ping --warning 0.1 --critical 1
       fiveways check prod
     """
-    from fiveways.cli import check as verb  # noqa: PLC0415
+    from fiveways.cli import check as implementation  # noqa: PLC0415
 
-    wish = verb.CheckOptions(url, warning, critical, timeout, ping, token, token_file, identity, secret_file)
-    raise typer.Exit(verb.check(wish))
+    check_options = implementation.CheckOptions(
+        url,
+        warning=warning,
+        critical=critical,
+        timeout=timeout,
+        ping=ping,
+        token=token,
+        token_file=token_file,
+        identity=identity,
+        secret_file=secret_file,
+    )
+    raise typer.Exit(implementation.check(check_options))
 
 
 @app.command(cls=Command)
 def proto() -> None:
     """Print rpc.proto, the protobuf schema of RPC over MQTT.
 
-    Generate code from it for devices and services that speak to a broker.
+    Generate code from it for devices and services behind an MQTT broker.
 
     [bold]Examples[/bold]
 
@@ -374,17 +415,18 @@ def proto() -> None:
 
 @config_app.command("check", cls=Command)
 def config_check(file: Annotated[Path, typer.Argument(metavar="FILE", help="A TOML file of settings.")]) -> None:
-    """Say whether a file is a good configuration.
+    """Check a configuration file.
 
-    Variables of the environment count as well, as they do for `fiveways serve`.
+    Environment variables such as FIVEWAYS_SERVER_PORT are included in the check,
+    because `fiveways serve` reads them too.
 
     [bold]Example[/bold]
 
       fiveways config check fiveways.toml
     """
-    from fiveways.cli import config as verb  # noqa: PLC0415
+    from fiveways.cli import config as implementation  # noqa: PLC0415
 
-    verb.check(file)
+    implementation.check(file)
 
 
 @config_app.command("show", cls=Command)
@@ -393,9 +435,9 @@ def config_show(
         Path | None, typer.Argument(metavar="FILE", help="A TOML file of settings.", envvar="FIVEWAYS_CONFIG")
     ] = None,
     *,
-    docs: Annotated[bool, typer.Option("--docs", help="Say what each setting means.")] = False,
+    docs: Annotated[bool, typer.Option("--docs", help="Add the description of each setting.")] = False,
 ) -> None:
-    """Show all settings as TOML, and where each comes from that is not the default.
+    """Show all settings as TOML, with the source of each value that is not the default.
 
     Secrets are shown as ***.
 
@@ -404,6 +446,6 @@ def config_show(
       fiveways config show fiveways.toml
       fiveways config show --docs > fiveways.toml
     """
-    from fiveways.cli import config as verb  # noqa: PLC0415
+    from fiveways.cli import config as implementation  # noqa: PLC0415
 
-    verb.show(file, docs=docs)
+    implementation.show(file, docs=docs)

@@ -1,4 +1,4 @@
-"""`fiveways serve`: a hub in this process."""
+"""`fiveways serve`: run a hub in this process."""
 
 import asyncio
 import os
@@ -30,29 +30,29 @@ from fiveways.settings.sources import SettingsError
 def settings_from_flags(
     host: str | None, port: int | None, journal: str | None, assignments: Sequence[str]
 ) -> dict[str, object]:
-    """Return the settings of the command line.
+    """Return the settings of the command line, by key.
 
     Raises:
-        UsageError: an assignment is none.
+        UsageError: an assignment is malformed.
     """
-    given: dict[str, object] = {}
+    overrides: dict[str, object] = {}
     for assignment in assignments:
         key, equals, value = assignment.partition("=")
         if not equals or "." not in key:
             raise UsageError(f"--set takes section.key=value, not {assignment!r}")
-        given[key.strip()] = value.strip()
+        overrides[key.strip()] = value.strip()
     if host is not None:
-        given["server.host"] = host
+        overrides["server.host"] = host
     if port is not None:
-        given["server.port"] = port
+        overrides["server.port"] = port
     if journal is not None:
-        given["journal.path"] = journal
-    return given
+        overrides["journal.path"] = journal
+    return overrides
 
 
-def serve(config: Path | None, given: dict[str, object], application: str | None) -> None:
-    """Run a hub until it is told to stop."""
-    loaded = _load_settings(config, given)
+def serve(config: Path | None, overrides: dict[str, object], application: str | None) -> None:
+    """Run a hub until SIGINT or SIGTERM."""
+    loaded = _load_settings(config, overrides)
     settings = loaded.settings
     logs.configure(settings.log)
     for warning in loaded.warnings:
@@ -62,11 +62,11 @@ def serve(config: Path | None, given: dict[str, object], application: str | None
         runner.run(_serve(settings, app))
 
 
-def _load_settings(config: Path | None, given: dict[str, object]) -> LoadedSettings:
+def _load_settings(config: Path | None, overrides: dict[str, object]) -> LoadedSettings:
     try:
-        return read_settings(config, os.environ, given)
+        return read_settings(config, os.environ, overrides)
     except ExposedHubError:
-        # Nothing is misspelled: it is the hub that does not start so.
+        # The command line is valid; the hub refuses this configuration.
         raise
     except SettingsError as exc:
         if exc.source == COMMAND_LINE_SOURCE:
@@ -79,61 +79,63 @@ def _load(application: str) -> App:
         return load_app(application)
     except LoadError as exc:
         if exc.__cause__ is not None:
-            # It was found, and is broken: what was typed is right.
+            # The module exists but fails to import, so the command line is valid.
             raise
         raise UsageError(str(exc)) from exc
 
 
 async def _serve(settings: Settings, app: App | None) -> None:
-    def started(running: server.Server) -> None:
+    def on_start(running: server.Server) -> None:
         print_greeting(running.urls, settings, has_app=app is not None)
 
-    await server.serve(settings, app, started=started, reload=lambda: load_again(settings))
+    await server.serve(settings, app, started=on_start, reload=lambda: load_again(settings))
 
 
 def print_greeting(urls: Sequence[tuple[str, str]], settings: Settings, *, has_app: bool) -> None:
-    """Say where the hub is, what to try first, and who cannot reach it."""
+    """Print the URLs of the hub, a first command, and the programs that can connect."""
     console = Console(highlight=False, soft_wrap=True)
-    console.print(f"[bold]Fiveways is running[/bold] with pid {os.getpid()}. It answers:")
-    for what, url in urls:
-        console.print(f"  {what:8} {url}")
-    first = _first_url(urls)
-    # Who is asked for a token has one.
+    console.print(f"[bold]Fiveways is running[/bold] with pid {os.getpid()}. Its URLs are:")
+    for protocol, url in urls:
+        console.print(f"  {protocol:8} {url}")
+    first_url = _first_url(urls)
+    # If the hub requires authentication, users have a token.
     token = " --token TOKEN" if settings.auth.anonymous == "never" else ""
     console.print("\nTry it from a second terminal:")
-    console.print(f"""  {program_command()} call {first} hub.echo '"hello"'{token}""", markup=False)
+    console.print(f"""  {program_command()} call {first_url} hub.echo '"hello"'{token}""", markup=False)
     if has_app:
-        console.print(f"  {program_command()} discover {first}{token}", markup=False)
+        console.print(f"  {program_command()} discover {first_url}{token}", markup=False)
     console.print(f"\n{_reachability_text(settings)}\n{_persistence_text(settings)}\nCtrl-C stops it.\n", markup=False)
     console.file.flush()
 
 
 def _persistence_text(settings: Settings) -> str:
-    """Say what becomes of requests that were accepted, and of work that waits, when the hub ends."""
+    """Return the sentence about durable requests, jobs and retained values after a restart."""
     if settings.store.path:
-        return f"What it accepts in NQ, work in queues and retained values are kept in {settings.store.path}."
-    return "What it accepts in NQ, work in queues and retained values end with it; --set store.path=FILE keeps them."
+        return f"Durable NQ requests, jobs and retained values are stored in {settings.store.path}."
+    return (
+        "Durable NQ requests, jobs and retained values are lost when the hub stops; --set store.path=FILE stores them."
+    )
 
 
 def _first_url(urls: Sequence[tuple[str, str]]) -> str:
-    """Return the shortest URL that works from this machine."""
-    url = next(url for what, url in urls if what == "lrpm")
+    """Return the shortest LRPM URL that works on this machine."""
+    url = next(url for protocol, url in urls if protocol == "lrpm")
     parts = urlsplit(url)
-    if parts.hostname in {"127.0.0.1", "0.0.0.0", "::"}:  # noqa: S104  it is only looked for
+    if parts.hostname in {"127.0.0.1", "0.0.0.0", "::"}:  # noqa: S104  only compared
         return f"{parts.scheme}://localhost:{parts.port}"
     return url.removesuffix(parts.path)
 
 
 def _reachability_text(settings: Settings) -> str:
-    """Return who can come in, and what would have to be set for others."""
+    """Return the sentence about clients that can connect, and the settings for others."""
     server_settings, auth = settings.server, settings.auth
     if is_loopback(server_settings.host):
         return (
             f"Only programs on this machine can connect: the hub listens on {server_settings.host}.\n"
-            'For others set server.host = "0.0.0.0" and an [[auth.identity]] with a token; see\n'
+            'To allow others, set server.host = "0.0.0.0" and an [[auth.identity]] with a token; see\n'
             "https://github.com/fiveways/fiveways/blob/main/docs/configuration.md"
         )
     if auth.anonymous == "always":
-        return 'Everybody who can reach this machine is let in: auth.anonymous is "always".'
-    names = ", ".join(each.name for each in auth.identity)
-    return f"Who comes from another machine has to prove to be one of: {names}."
+        return 'Any peer that can reach this machine can connect: auth.anonymous is "always".'
+    names = ", ".join(identity.name for identity in auth.identity)
+    return f"Peers on other machines must authenticate as one of: {names}."

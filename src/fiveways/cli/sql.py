@@ -1,4 +1,4 @@
-"""What `fiveways sql` does: a question to the tables, and its answer as a table, as JSON or as CSV."""
+"""`fiveways sql`: run a query on the tables, and print the result as a table, JSON or CSV."""
 
 import csv
 import json
@@ -7,7 +7,8 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING
 
 from fiveways.cli.errors import OutputClosed, UsageError, print_stderr, printable
-from fiveways.cli.pipeline_actions import PipelineOptions, is_unicode, unbreakable_output
+from fiveways.cli.output_encoding import is_unicode
+from fiveways.cli.pipeline_actions import PipelineOptions
 
 if TYPE_CHECKING:
     from fiveways.pipeline.sql import QueryResult
@@ -15,64 +16,62 @@ if TYPE_CHECKING:
 _COLUMN_WIDTH = 40
 
 
-def sql(query: str, place: PipelineOptions, form: str | None, limit: int) -> None:
-    """Print the answer to a query."""
-    if form not in {None, *_WRITERS}:
-        raise UsageError(f"--format {form} is none of {', '.join(_WRITERS)}")
+def sql(query: str, pipeline_options: PipelineOptions, output_format: str | None, limit: int) -> None:
+    """Run a query and print its result."""
+    if output_format not in {None, *_WRITERS}:
+        raise UsageError(f"--format must be one of {', '.join(_WRITERS)}, not {output_format}")
     text = sys.stdin.read() if query == "-" else query
     if not text.strip():
-        raise UsageError("there is no query")
-    settings = place.spark_settings()
-    unbreakable_output()
-    from fiveways.pipeline import query_check as names  # noqa: PLC0415
-    from fiveways.pipeline import spark_session  # noqa: PLC0415
+        raise UsageError("the query is empty")
+    settings = pipeline_options.spark_settings()
+    from fiveways.pipeline import query_check, spark_session  # noqa: PLC0415
 
-    # Before Spark, which takes its time to start, or is not even here.
-    names.check_query(text, names.read_table_columns(place.out), place.out)
+    # Check the query before Spark starts, which takes seconds and requires an installation.
+    query_check.check_query(text, query_check.read_table_columns(pipeline_options.out), pipeline_options.out)
     spark_session.require_spark()
     from fiveways.cli.pipeline_actions import progress_display  # noqa: PLC0415
-    from fiveways.pipeline import sql as asking  # noqa: PLC0415
+    from fiveways.pipeline import sql as sql_module  # noqa: PLC0415
 
-    with progress_display(place) as teller:
-        answer = asking.run_query(text, place.out, settings, limit, teller)
-    chosen = form or ("table" if sys.stdout.isatty() else "json")
+    with progress_display(pipeline_options) as reporter:
+        result = sql_module.run_query(text, pipeline_options.out, settings, limit, reporter)
+    writer_name = output_format or ("table" if sys.stdout.isatty() else "json")
     try:
-        _WRITERS[chosen](answer)
+        _WRITERS[writer_name](result)
         sys.stdout.flush()
     except BrokenPipeError as exc:
         raise OutputClosed from exc
-    if answer.is_truncated:
-        print_stderr(f"fiveways sql: the first {limit:,} rows; --limit 0 shows all")
+    if result.is_truncated:
+        print_stderr(f"fiveways sql: only the first {limit:,} rows are shown; --limit 0 shows all")
 
 
-def _table(answer: "QueryResult") -> None:
+def _table(result: "QueryResult") -> None:
     from rich.console import Console  # noqa: PLC0415
     from rich.table import Table  # noqa: PLC0415
     from rich.text import Text  # noqa: PLC0415
 
-    numbers = {index for index, kind in enumerate(answer.kinds) if kind == "number"}
-    shown = Table(box=None, header_style="bold", pad_edge=False, padding=(0, 3, 0, 0))
-    for index, name in enumerate(answer.columns):
-        shown.add_column(Text(printable(name)), justify="right" if index in numbers else "left")
-    for row in answer.rows:
-        shown.add_row(*(Text("" if each is None else printable(_cell_text(each))) for each in row))
-    width = None if sys.stdout.isatty() else _COLUMN_WIDTH * max(1, len(answer.columns))
-    Console(highlight=False, width=width).print(shown)
+    numbers = {index for index, kind in enumerate(result.kinds) if kind == "number"}
+    table = Table(box=None, header_style="bold", pad_edge=False, padding=(0, 3, 0, 0))
+    for index, name in enumerate(result.columns):
+        table.add_column(Text(printable(name)), justify="right" if index in numbers else "left")
+    for row in result.rows:
+        table.add_row(*(Text("" if value is None else printable(_cell_text(value))) for value in row))
+    width = None if sys.stdout.isatty() else _COLUMN_WIDTH * max(1, len(result.columns))
+    Console(highlight=False, width=width).print(table)
 
 
-def _json(answer: "QueryResult") -> None:
-    # Characters that the terminal cannot show are escaped as in JSON.
+def _json(result: "QueryResult") -> None:
+    # Escape characters that the terminal cannot show as in JSON.
     is_ascii = not is_unicode(sys.stdout)
-    for row in answer.rows:
-        print(json.dumps(dict(zip(answer.columns, map(_jsonable, row), strict=True)), ensure_ascii=is_ascii))  # noqa: T201
+    for row in result.rows:
+        print(json.dumps(dict(zip(result.columns, map(_jsonable, row), strict=True)), ensure_ascii=is_ascii))  # noqa: T201
 
 
-def _csv(answer: "QueryResult") -> None:
+def _csv(result: "QueryResult") -> None:
     rows: Iterable[Sequence[object]] = (
-        [None if each is None else _cell_text(each) for each in row] for row in answer.rows
+        [None if value is None else _cell_text(value) for value in row] for row in result.rows
     )
     writer = csv.writer(sys.stdout, lineterminator="\n")
-    writer.writerow(answer.columns)
+    writer.writerow(result.columns)
     writer.writerows(rows)
 
 
@@ -91,9 +90,9 @@ def _jsonable(value: object) -> object:
         case None | bool() | int() | float() | str():
             return value
         case dict():
-            return {str(key): _jsonable(each) for key, each in value.items()}
+            return {str(key): _jsonable(item) for key, item in value.items()}
         case list():
-            return [_jsonable(each) for each in value]
+            return [_jsonable(item) for item in value]
         case _:
             return _cell_text(value)
 

@@ -1,4 +1,4 @@
-"""The commands `fiveways store ...`: their options and help. `root` takes them up."""
+"""Options and help of `fiveways store ...`."""
 
 import os
 from pathlib import Path
@@ -14,10 +14,10 @@ if TYPE_CHECKING:
 
 app = typer.Typer(
     cls=CommandGroup,
-    help="""Check the store of a hub that is stopped, or repair it.
+    help="""Check or repair the store of a stopped hub.
 
-The store is the file of the setting store.path. Beside it are its WAL and its
-state file, with -wal and -state at the end of their names.
+The store is the SQLite file of the setting store.path. Its WAL and its state
+file are beside it; their names end in -wal and -state.
 
 [bold]Examples[/bold]
 
@@ -28,22 +28,23 @@ state file, with -wal and -state at the end of their names.
     no_args_is_help=True,
 )
 _MAX_LINES = 1000
-"""Lines about damage that are printed."""
+"""Maximum number of lines to print about damage."""
 
 Store: TypeAlias = Annotated[
-    Path | None, typer.Argument(metavar="FILE", help="The store. If omitted: store.path of the configuration.")
+    Path | None,
+    typer.Argument(metavar="FILE", help="The file of the store. If omitted: store.path of the configuration."),
 ]
 Config: TypeAlias = Annotated[
     Path | None,
-    typer.Option(envvar="FIVEWAYS_CONFIG", metavar="FILE", help="A TOML file of settings, which names the store."),
+    typer.Option(envvar="FIVEWAYS_CONFIG", metavar="FILE", help="A configuration file that sets store.path."),
 ]
 
 
 @app.command(cls=Command)
 def check(store: Store = None, *, config: Config = None) -> None:
-    """Check each record of a store, and its files. Nothing is changed.
+    """Check the files and each record of a store, without changes.
 
-    Exit codes: 0 if the store is as it was written, 1 if it is damaged.
+    Exit codes: 0 if the store is intact, 1 if it is damaged.
 
     [bold]Examples[/bold]
 
@@ -56,11 +57,11 @@ def check(store: Store = None, *, config: Config = None) -> None:
     path = _path(store, config)
     report = store_repair.check_store(path, check_row)
     if not report.damage:
-        _say(f"{path} is ok: {_record_counts(report)}")
+        _print(f"{path} is ok: {_record_counts(report)}")
         return
-    _say(f"{path} is damaged:")
+    _print(f"{path} is damaged:")
     _print_lines(report.damage)
-    _say(f"Readable: {_record_counts(report)}. `fiveways store repair {path}` shows what a repair keeps.")
+    _print(f"Readable: {_record_counts(report)}. `fiveways store repair {path}` shows the effect of a repair.")
     raise typer.Exit(ExitCode.FAILED)
 
 
@@ -69,11 +70,14 @@ def repair(
     store: Store = None,
     *,
     config: Config = None,
-    yes: Annotated[bool, typer.Option("--yes", help="Do it; without this, only show what is kept and lost.")] = False,
+    yes: Annotated[
+        bool, typer.Option("--yes", help="Repair the store; without this option, only show the effect.")
+    ] = False,
 ) -> None:
-    """Replace a damaged store with a new one that has all readable records.
+    """Replace a damaged store with a new one that contains all readable records.
 
-    The damaged files are kept, with .damaged and the time in their names. Without --yes nothing is changed.
+    The damaged files are kept, with .damaged and the time in their names. Without
+    --yes nothing is changed.
 
     [bold]Examples[/bold]
 
@@ -86,49 +90,49 @@ def repair(
     path = _path(store, config)
     report = store_repair.check_store(path, check_row)
     if not report.damage:
-        _say(f"{path} is ok, nothing is to be repaired: {_record_counts(report)}")
+        _print(f"{path} is ok, no repair is needed: {_record_counts(report)}")
         return
     _print_lines(report.damage)
     moved: list[Path] = []
     if yes:
         report, moved = store_repair.repair_store(path, check_row)
-    _say(f"{'Kept' if yes else 'A repair keeps'}: {_record_counts(report)}")
+    _print(f"{'Kept' if yes else 'A repair would keep'}: {_record_counts(report)}")
     if report.lost:
-        _say("Lost, besides records that left no trace:")
+        _print("Lost records, as far as they left a trace:")
         _print_lines(report.lost)
     else:
-        _say("Lost: no record that left a trace.")
+        _print("Lost records: none that left a trace.")
     if yes:
-        _say(f"The damaged files are now: {', '.join(map(str, moved))}")
+        _print(f"The damaged files are now: {', '.join(map(str, moved))}")
     else:
-        _say("Nothing was changed. --yes does it.")
+        _print("Nothing was changed; --yes repairs the store.")
 
 
 def _path(store: Path | None, config: Path | None) -> Path:
-    """Return the store that is meant."""
+    """Return the path of the store, from the argument or the configuration."""
     if store is not None:
         return store.absolute()
     from fiveways.settings.load import read_settings  # noqa: PLC0415
 
-    if not (named := read_settings(config, os.environ).settings.store.path):
-        raise UsageError("name the file of a store, or a configuration that sets store.path")
-    return Path(named).absolute()
+    if not (store_path := read_settings(config, os.environ).settings.store.path):
+        raise UsageError("give the file of a store, or a configuration that sets store.path")
+    return Path(store_path).absolute()
 
 
 def _record_counts(report: "DamageReport") -> str:
     rows = report.rows
     return (
-        f"{len(rows.get('peer', []))} peers, {len(rows.get('log', []))} lines about requests,"
+        f"{len(rows.get('peer', []))} peers, {len(rows.get('log', []))} request records,"
         f" {len(rows.get('item', []))} jobs in queues, {len(rows.get('retained', []))} retained values"
     )
 
 
 def _print_lines(lines: list[str]) -> None:
     for line in lines[:_MAX_LINES]:
-        _say(f"  {line}")
+        _print(f"  {line}")
     if len(lines) > _MAX_LINES:
-        _say(f"  and {len(lines) - _MAX_LINES} more")
+        _print(f"  and {len(lines) - _MAX_LINES} more")
 
 
-def _say(line: str) -> None:
+def _print(line: str) -> None:
     print(printable(line))  # noqa: T201

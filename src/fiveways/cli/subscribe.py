@@ -1,4 +1,4 @@
-"""`fiveways subscribe`: what is published, line by line."""
+"""`fiveways subscribe`: print the events of a topic."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from fiveways.app.events import Event
 from fiveways.cli import logs
-from fiveways.cli.connection_options import ConnectionOptions, run_async
+from fiveways.cli.connection_options import ConnectionOptions
 from fiveways.cli.errors import UsageError
 from fiveways.cli.json_io import print_value
 from fiveways.errors import CallTimeout
@@ -18,12 +18,12 @@ if TYPE_CHECKING:
     from fiveways.client.mqtt.subscriptions import Publication
 
 _HANDSHAKE_TIMEOUT = 30.0
-"""Seconds for the handshake and the subscription."""
+"""Timeout of the handshake and of the subscription, in seconds."""
 
 
 @dataclass(frozen=True, slots=True)
 class SubscribeCommandOptions:
-    """What the user typed."""
+    """Options of `fiveways subscribe`."""
 
     pattern: str
     count: int | None = None
@@ -32,46 +32,49 @@ class SubscribeCommandOptions:
     raw: bool = False
 
 
-def subscribe(gate: ConnectionOptions, wish: SubscribeCommandOptions) -> None:
-    """Print events until there are enough, the time is over, the topic is closed or the user has seen enough."""
+def subscribe(connection: ConnectionOptions, options: SubscribeCommandOptions) -> None:
+    """Print events until --count, --timeout, the end of the topic or Ctrl-C."""
     try:
-        topics.parse_pattern(wish.pattern, topics.MQTT if gate.is_mqtt else topics.UMQ)
+        topics.parse_pattern(options.pattern, topics.MQTT if connection.is_mqtt else topics.UMQ)
     except topics.BadTopic as exc:
         raise UsageError(str(exc)) from exc
     logs.configure_warnings()
     try:
-        run_async(_subscribe(gate, wish))
+        asyncio.run(_subscribe(connection, options))
     except KeyboardInterrupt:
         return
 
 
-async def _subscribe(gate: ConnectionOptions, wish: SubscribeCommandOptions) -> None:
-    seen = 0
-    patience = asyncio.timeout(wish.timeout)
+async def _subscribe(connection: ConnectionOptions, options: SubscribeCommandOptions) -> None:
+    received = 0
+    time_limit = asyncio.timeout(options.timeout)
     try:
-        async with patience, _events(gate, wish.pattern) as events:
+        async with time_limit, _events(connection, options.pattern) as events:
             async for event in events:
-                print_value(_as_envelope(event) if wish.envelope else event.data, raw=wish.raw)
-                seen += 1
-                if seen == wish.count:
+                print_value(_as_envelope(event) if options.envelope else event.data, raw=options.raw)
+                received += 1
+                if received == options.count:
                     return
     except TimeoutError:
-        if not patience.expired():
+        if not time_limit.expired():
             raise
-        if wish.count is not None:
-            raise CallTimeout(f"{seen} of {wish.count} came within {wish.timeout:g} s") from None
+        if options.count is not None:
+            raise CallTimeout(f"{received} of {options.count} events arrived within {options.timeout:g} s") from None
 
 
 @asynccontextmanager
-async def _events(gate: ConnectionOptions, pattern: str) -> "AsyncIterator[AsyncIterator[Event | Publication]]":
-    if gate.is_mqtt:
+async def _events(connection: ConnectionOptions, pattern: str) -> "AsyncIterator[AsyncIterator[Event | Publication]]":
+    if connection.is_mqtt:
         async with (
-            gate.connect_broker(_HANDSHAKE_TIMEOUT, reconnect=True) as broker,
+            connection.connect_broker(_HANDSHAKE_TIMEOUT, reconnect=True) as broker,
             broker.subscribe(pattern) as publications,
         ):
             yield aiter(publications)
     else:
-        async with gate.connect_peer(_HANDSHAKE_TIMEOUT, reconnect=True) as peer, peer.subscribe(pattern) as events:
+        async with (
+            connection.connect_peer(_HANDSHAKE_TIMEOUT, reconnect=True) as peer,
+            peer.subscribe(pattern) as events,
+        ):
             yield aiter(events)
 
 

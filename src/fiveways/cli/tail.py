@@ -1,4 +1,4 @@
-"""`fiveways tail`: the last messages of a journal, and those that come."""
+"""`fiveways tail`: print the last messages of a journal, and follow it."""
 
 import heapq
 import shutil
@@ -23,14 +23,14 @@ from fiveways.model import names
 from fiveways.wire.packet import NO_OPERATION
 
 _CONTEXT_RECORDS: Final = 1000
-"""Records before those that are shown in which the call may be that one of these answers."""
+"""Records before the printed ones to search for the calls of printed responses."""
 _POLL_INTERVAL: Final = 0.2
-"""Seconds between two looks at the directory; a hub writes every 0.1 s unless it was told otherwise."""
+"""Seconds between two polls of the directory. By default, a hub writes every 0.1 s."""
 
 
 @dataclass(frozen=True, slots=True)
 class TailOptions:
-    """What the user typed."""
+    """Options of `fiveways tail`."""
 
     directory: str
     follow: bool = False
@@ -46,37 +46,37 @@ class TailOptions:
 
 
 class LineFilter:
-    """Which lines are wanted."""
+    """The filters of the command line."""
 
-    def __init__(self, wish: TailOptions) -> None:
-        self._wish = wish
-        self._method = _fold_method(wish.method)
+    def __init__(self, options: TailOptions) -> None:
+        self._options = options
+        self._method = _fold_method(options.method)
 
     def filter_records(self, batch: pa.RecordBatch) -> pa.RecordBatch:
-        """Return the records of a batch that may be wanted, as far as that is seen without reading frames."""
-        wish = self._wish
-        if wish.protocol:
-            batch = batch.filter(compute.equal(batch.column("protocol"), wish.protocol))
-        if wish.peer:
-            batch = batch.filter(compute.equal(batch.column("peer"), wish.peer))
-        if wish.session:
-            batch = batch.filter(compute.starts_with(batch.column("session"), wish.session))
-        if wish.op:
-            batch = batch.filter(has_op(batch.column("op"), wish.op))
+        """Return the records that match the filters on columns; frames are not decoded."""
+        options = self._options
+        if options.protocol:
+            batch = batch.filter(compute.equal(batch.column("protocol"), options.protocol))
+        if options.peer:
+            batch = batch.filter(compute.equal(batch.column("peer"), options.peer))
+        if options.session:
+            batch = batch.filter(compute.starts_with(batch.column("session"), options.session))
+        if options.op:
+            batch = batch.filter(has_op(batch.column("op"), options.op))
         return batch
 
     @property
     def is_decided_by_columns(self) -> bool:
-        """Whether every record that may be wanted is."""
-        return not (self._method or self._wish.kind)
+        """Whether `filter_records` applies all filters."""
+        return not (self._method or self._options.kind)
 
     def matches(self, line: MessageLine) -> bool:
-        """Say whether a line of these is wanted."""
-        wish = self._wish
+        """Return whether a line of a filtered record matches the filters on messages."""
+        options = self._options
         return (
             (not self._method or line.method == self._method)
-            and (not wish.kind or wish.kind in {line.kind, line.record.kind})
-            and (not wish.op or line.op == wish.op)
+            and (not options.kind or options.kind in {line.kind, line.record.kind})
+            and (not options.op or line.op == options.op)
         )
 
 
@@ -87,21 +87,21 @@ def _fold_method(method: str) -> str:
         raise UsageError(str(exc)) from exc
 
 
-def tail(wish: TailOptions) -> None:
-    """Print the last lines, and then those that come, until the user has seen enough."""
-    if NO_OPERATION in wish.op.split() or " " in wish.op:
-        raise UsageError(f"{wish.op!r} is no operation")
-    choice, printer = LineFilter(wish), LinePrinter(json=wish.json, raw=wish.raw)
-    if not wish.follow:
-        require_segments(wish.directory)
-    follower = JournalFollower(wish.directory)
+def tail(options: TailOptions) -> None:
+    """Print the last lines, and with --follow all new lines until Ctrl-C."""
+    if NO_OPERATION in options.op.split() or " " in options.op:
+        raise UsageError(f"{options.op!r} is not an operation id")
+    line_filter, printer = LineFilter(options), LinePrinter(json=options.json, raw=options.raw)
+    if not options.follow:
+        require_segments(options.directory)
+    follower = JournalFollower(options.directory)
     try:
-        for line in _last_lines(wish, choice, follower):
+        for line in _last_lines(options, line_filter, follower):
             printer.show(line)
-        reader = LineBuilder()
-        while wish.follow:
+        builder = LineBuilder()
+        while options.follow:
             for batch in follower.read_new():
-                for line in _matching_lines(reader, choice, [batch], raw=wish.raw):
+                for line in _matching_lines(builder, line_filter, [batch], raw=options.raw):
                     printer.show(line)
             printer.flush()
             time.sleep(_POLL_INTERVAL)
@@ -112,51 +112,53 @@ def tail(wish: TailOptions) -> None:
         follower.close()
 
 
-def _last_lines(wish: TailOptions, choice: LineFilter, follower: JournalFollower) -> Iterator[MessageLine]:
-    """Give the last lines; of several runs, by their times."""
-    left = wish.count
+def _last_lines(options: TailOptions, line_filter: LineFilter, follower: JournalFollower) -> Iterator[MessageLine]:
+    """Return the last lines; the lines of several runs are merged by time."""
+    remaining = options.count
     by_run: dict[str, list[list[MessageLine]]] = {}
     for batches in follower.read_existing():
-        if left <= 0:
+        if remaining <= 0:
             break
-        read = _last_batches(choice, batches, wish.count) if choice.is_decided_by_columns else batches
-        found = deque(_matching_lines(LineBuilder(), choice, read, raw=wish.raw), maxlen=wish.count)
-        if found:
-            by_run.setdefault(found[0].record.run, []).append(list(found))
-        left -= len(found)
-    # The newest segment of a run was found first.
-    runs = [[line for part in reversed(parts) for line in part] for parts in by_run.values()]
-    merged = deque(heapq.merge(*runs, key=lambda line: line.record.at), maxlen=wish.count)
+        selected = _last_batches(line_filter, batches, options.count) if line_filter.is_decided_by_columns else batches
+        lines = deque(_matching_lines(LineBuilder(), line_filter, selected, raw=options.raw), maxlen=options.count)
+        if lines:
+            by_run.setdefault(lines[0].record.run, []).append(list(lines))
+        remaining -= len(lines)
+    # read_existing yields the newest segment first.
+    runs = [
+        [line for lines_of_segment in reversed(segments) for line in lines_of_segment] for segments in by_run.values()
+    ]
+    merged = deque(heapq.merge(*runs, key=lambda line: line.record.at), maxlen=options.count)
     return iter(merged)
 
 
-def _last_batches(choice: LineFilter, batches: Iterable[pa.RecordBatch], count: int) -> list[pa.RecordBatch]:
-    """Return the last records that are wanted, and some before these, which may tell what was called."""
-    kept, rows, most = deque[pa.RecordBatch](), 0, count + _CONTEXT_RECORDS
-    for batch in map(choice.filter_records, batches):
-        kept.append(batch)
+def _last_batches(line_filter: LineFilter, batches: Iterable[pa.RecordBatch], count: int) -> list[pa.RecordBatch]:
+    """Return the last matching records, with earlier records as context for the methods of responses."""
+    last, rows, max_rows = deque[pa.RecordBatch](), 0, count + _CONTEXT_RECORDS
+    for batch in map(line_filter.filter_records, batches):
+        last.append(batch)
         rows += len(batch)
-        while rows - len(kept[0]) >= most:
-            rows -= len(kept.popleft())
-    if rows > most:
-        kept[0] = kept[0].slice(rows - most)
-    return list(kept)
+        while rows - len(last[0]) >= max_rows:
+            rows -= len(last.popleft())
+    if rows > max_rows:
+        last[0] = last[0].slice(rows - max_rows)
+    return list(last)
 
 
 def _matching_lines(
-    reader: LineBuilder, choice: LineFilter, batches: Iterable[pa.RecordBatch], *, raw: bool
+    builder: LineBuilder, line_filter: LineFilter, batches: Iterable[pa.RecordBatch], *, raw: bool
 ) -> Iterator[MessageLine]:
     for batch in batches:
-        for record in iter_records(sort_by_time(choice.filter_records(batch))):
-            for line in reader.build_lines(record):
-                if choice.matches(line):
+        for record in iter_records(sort_by_time(line_filter.filter_records(batch))):
+            for line in builder.build_lines(record):
+                if line_filter.matches(line):
                     yield line
                     if raw:
-                        break  # a frame is shown once, however many messages it holds
+                        break  # with --raw a frame is printed once, even if it contains several messages
 
 
 class LinePrinter:
-    """Prints lines: for people on a terminal, whole and without colours for all others."""
+    """Prints lines as JSON, as coloured text on a terminal, or as plain text."""
 
     def __init__(self, *, json: bool, raw: bool) -> None:
         self._json = json
@@ -165,7 +167,7 @@ class LinePrinter:
         self._console = Console(highlight=False, soft_wrap=True, markup=False)
 
     def show(self, line: MessageLine) -> None:
-        """Print one; NobodyReads if nobody does."""
+        """Print a line; OutputClosed if the reader closed stdout."""
         try:
             if self._json:
                 sys.stdout.write(f"{to_json_line(line_as_dict(line, raw=self._raw))}\n")
@@ -178,7 +180,7 @@ class LinePrinter:
             raise OutputClosed from exc
 
     def flush(self) -> None:
-        """Let all be seen."""
+        """Flush stdout; OutputClosed if the reader closed it."""
         try:
             sys.stdout.flush()
         except BrokenPipeError as exc:

@@ -1,4 +1,4 @@
-"""The command `fiveways traffic`: its options and help. `root` takes it up, and `driven` does it."""
+"""Options and help of `fiveways traffic`."""
 
 from typing import Annotated
 
@@ -7,34 +7,47 @@ import typer
 from fiveways.cli import options
 
 
-def traffic(  # noqa: PLR0913  as many as the user has
+def traffic(  # noqa: PLR0913  one parameter per option
     url: Annotated[
-        str, typer.Argument(metavar="URL", help="The hub's port: localhost:7500, http://... or the URL of a client.")
+        str,
+        typer.Argument(
+            metavar="URL", help="The hub: host and port such as localhost:7500, http://..., or the URL of a client."
+        ),
     ] = "localhost:7500",
     *,
-    seconds: Annotated[float, typer.Option(min=0.1, max=86_400, metavar="SECONDS", help="End after so long.")] = 30.0,
+    seconds: Annotated[
+        float, typer.Option(min=0.1, max=86_400, metavar="SECONDS", help="The duration of the run.")
+    ] = 30.0,
     rate: Annotated[
-        float, typer.Option(min=0.1, max=10_000, metavar="NUMBER", help="Things to do each second, about.")
+        float,
+        typer.Option(min=0.1, max=10_000, metavar="NUMBER", help="The approximate number of operations per second."),
     ] = 200.0,
-    seed: Annotated[int, typer.Option(metavar="NUMBER", help="The same number makes the same plan.")] = 1,
-    peers: Annotated[int, typer.Option(min=1, max=100, metavar="NUMBER", help="Callers in each protocol.")] = 2,
+    seed: Annotated[
+        int, typer.Option(metavar="NUMBER", help="The seed of the random plan; the same seed repeats the plan.")
+    ] = 1,
+    peers: Annotated[
+        int, typer.Option(min=1, max=100, metavar="NUMBER", help="The number of callers per protocol.")
+    ] = 2,
     mqtt: Annotated[
-        str, typer.Option(metavar="URL", help="The hub's broker, mqtt://host:1883, to go by way of it as well.")
+        str,
+        typer.Option(
+            metavar="URL", help="The MQTT broker of the hub, such as mqtt://host:1883, to include traffic over it."
+        ),
     ] = "",
-    json: Annotated[bool, typer.Option("--json", help="Print the summary as JSON, with all there is to know.")] = False,
-    remote: Annotated[bool, typer.Option("--yes-remote", help="Do so even if the hub is not on this machine.")] = False,
+    json: Annotated[bool, typer.Option("--json", help="Print the complete summary as JSON.")] = False,
+    remote: Annotated[bool, typer.Option("--yes-remote", help="Allow a hub on another machine.")] = False,
     token: options.Token = "",
     token_file: options.TokenFile = None,
 ) -> None:
-    """Drive a hub with mixed traffic in all protocols, and tell what came of it.
+    """Generate mixed test traffic in all protocols, and print a summary.
 
-    Workers offer methods in each protocol, and callers call all of them:
-    quick, slow and failing ones, in bursts, with timeouts and cancellations.
-    There are topics, variables, discovery, requests that are said again over
-    new links, a reader that stops reading, garbage and wrong tokens.
+    Callees register methods in each protocol, and callers call all of them:
+    fast, slow and failing methods, in bursts, with timeouts and cancellations.
+    The traffic includes topics, variables, discovery, retransmission over new
+    connections, a slow consumer, malformed frames and invalid tokens.
 
-    It fills journals for demos and tests: a hub that people use is no place
-    for it. Ctrl-C ends it early.
+    Use it to fill journals for demos and tests, not on a hub in production.
+    Ctrl-C ends it early.
 
     [bold]Examples[/bold]
 
@@ -45,7 +58,8 @@ def traffic(  # noqa: PLR0913  as many as the user has
     from fiveways.cli import traffic_run  # noqa: PLC0415
     from fiveways.cli.connection_options import connection_options  # noqa: PLC0415
 
-    shown = connection_options(url, token, token_file).token
+    bearer = connection_options(url, token, token_file).token
     traffic_run.run_traffic(
-        traffic_run.TrafficOptions(url, seconds, rate, seed, peers, mqtt, shown, remote), as_json=json
+        traffic_run.TrafficOptions(url, seconds, rate, seed, peers, mqtt=mqtt, token=bearer, remote=remote),
+        as_json=json,
     )

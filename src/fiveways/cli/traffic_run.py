@@ -1,4 +1,4 @@
-"""What `fiveways traffic` does, and how it tells the end of it."""
+"""`fiveways traffic`: run the traffic generator, and print its summary."""
 
 import asyncio
 import signal
@@ -13,7 +13,6 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table
 
-from fiveways.cli.connection_options import run_async
 from fiveways.cli.errors import UsageError, print_stderr, printable
 from fiveways.cli.json_io import print_value
 from fiveways.client.urls import BadUrl, parse_mqtt
@@ -27,7 +26,7 @@ _STYLES: Final = {"failed": "yellow", "lost": "red", "unfinished": "red"}
 
 @dataclass(frozen=True, slots=True)
 class TrafficOptions:
-    """What the user typed."""
+    """Options of `fiveways traffic`."""
 
     url: str
     seconds: float
@@ -39,7 +38,7 @@ class TrafficOptions:
     remote: bool = False
 
     def config(self) -> TrafficConfig:
-        """Return what is to be done; UsageError if that cannot be meant."""
+        """Return the configuration of the run; UsageError if a URL is invalid or not allowed."""
         mqtt = f"mqtt-rpc+{self.mqtt.removeprefix('mqtt-rpc+')}" if self.mqtt else ""
         try:
             target = Target.parse(self.url, self.token)
@@ -49,15 +48,15 @@ class TrafficOptions:
         if not self.remote:
             for host in filter(None, (target.host, broker)):
                 if not is_loopback(host):
-                    raise UsageError(f"{host} is not this machine; --yes-remote says that you mean it all the same")
+                    raise UsageError(f"{host} is another machine; --yes-remote allows it")
         return TrafficConfig(target, self.seconds, self.rate, self.seed, self.peers, mqtt.removeprefix("mqtt-rpc+"))
 
 
-def run_traffic(command: TrafficOptions, *, as_json: bool) -> None:
-    """Drive the hub, and print the summary."""
-    wish = command.config()
-    with _progress_bar(wish.seconds) as told:
-        report = run_async(_run_until_interrupted(wish, told))
+def run_traffic(options: TrafficOptions, *, as_json: bool) -> None:
+    """Generate traffic, and print the summary."""
+    config = options.config()
+    with _progress_bar(config.seconds) as on_progress:
+        report = asyncio.run(_run_until_interrupted(config, on_progress))
     for note in report.counts.notes:
         print_stderr(f"fiveways traffic: {note}")
     if as_json:
@@ -66,15 +65,15 @@ def run_traffic(command: TrafficOptions, *, as_json: bool) -> None:
         _print_report(report)
 
 
-async def _run_until_interrupted(wish: TrafficConfig, told: Callable[[float], None]) -> TrafficReport:
-    enough = asyncio.Event()
-    asyncio.get_running_loop().add_signal_handler(signal.SIGINT, enough.set)
-    return await traffic.run_traffic(wish, enough, told)
+async def _run_until_interrupted(config: TrafficConfig, on_progress: Callable[[float], None]) -> TrafficReport:
+    stop_event = asyncio.Event()
+    asyncio.get_running_loop().add_signal_handler(signal.SIGINT, stop_event.set)
+    return await traffic.run_traffic(config, stop_event, on_progress)
 
 
 @contextmanager
 def _progress_bar(seconds: float) -> Iterator[Callable[[float], None]]:
-    """Show how far it is to people, and nothing to programs."""
+    """Show a progress bar on a terminal; yield the function that updates it."""
     if not sys.stderr.isatty():
         yield lambda _: None
         return
@@ -86,21 +85,24 @@ def _progress_bar(seconds: float) -> Iterator[Callable[[float], None]]:
 
 def _print_report(report: TrafficReport) -> None:
     console = Console(highlight=False)
-    tally = report.counts
-    console.print(f"{tally.total} things in {report.seconds:.1f} s, seed {report.config.seed}\n")
-    console.print(_outcome_table("protocol", tally.outcomes_by(0)))
+    counts = report.counts
+    console.print(f"{counts.total} operations in {report.seconds:.1f} s, seed {report.config.seed}\n")
+    console.print(_outcome_table("protocol", counts.outcomes_by(0)))
     console.print()
-    console.print(_outcome_table("what", tally.outcomes_by(1)))
-    came, missed = sum(tally.events.values()), sum(tally.missed.values())
-    console.print(f"\n{sum(tally.method_runs.values())} methods were run; {came} events came, {missed} were missed.")
+    console.print(_outcome_table("operation", counts.outcomes_by(1)))
+    received, missed = sum(counts.events.values()), sum(counts.missed.values())
+    console.print(
+        f"\n{sum(counts.method_runs.values())} method calls were handled; "
+        f"{received} events were received, {missed} were missed."
+    )
 
 
 def _outcome_table(title: str, rows: dict[str, Counter[str]]) -> Table:
-    """Return one line for each, with the outcomes that there are."""
+    """Return a table with one line per row, and one column per outcome that occurred."""
     outcomes = [name for name in OUTCOMES if any(row[name] for row in rows.values())]
     table = Table(title, box=None, header_style="bold", pad_edge=False, padding=(0, 3, 0, 0))
     for name in ("sent", *outcomes):
         table.add_column(name.replace("_", " "), justify="right", style=_STYLES.get(name))
     for name, row in rows.items():
-        table.add_row(printable(name), str(row.total()), *(str(row[each] or "") for each in outcomes))
+        table.add_row(printable(name), str(row.total()), *(str(row[outcome] or "") for outcome in outcomes))
     return table

@@ -1,4 +1,4 @@
-"""The clock of a hub from the command line."""
+"""`fiveways clock`."""
 
 import json
 
@@ -6,11 +6,11 @@ from tests.support.command_output import Said
 from tests.support.hubs import serving
 
 
-def test_clock_is_shown_and_confirmed_with_a_permission_that_names_it(said: Said) -> None:
+def test_clock_is_shown_and_confirmed_with_explicit_permission(said: Said) -> None:
     with serving("--set", 'auth.call=["*", "hub.clock"]') as hub:
-        found = json.loads(said("clock", hub.url("lrpm")))
-        assert (found["held"], found["jump"]) == (False, 0)
-        assert found["wall"] > 1e9
+        status = json.loads(said("clock", hub.url("lrpm")))
+        assert (status["held"], status["jump"]) == (False, 0)
+        assert status["wall"] > 1e9
         confirmed = {"confirmed": False, "jump": 0, "expired": 0}
         assert json.loads(said("clock", hub.url("nq+http"), "--confirm")) == confirmed
 

@@ -1,4 +1,4 @@
-"""Saved contexts and `FIVEWAYS_URL`: the choice of the hub, against hubs in processes of their own."""
+"""Saved contexts and `FIVEWAYS_URL`: the choice of the hub, against hubs in separate processes."""
 
 import json
 import os
@@ -11,9 +11,9 @@ import pytest
 from tests.support.command_output import Said
 from tests.support.hubs import Hub, completions, run, serving
 
-TOKEN = "zebra-crossing-42"  # noqa: S105  of a hub that lives for one test
+TOKEN = "zebra-crossing-42"  # noqa: S105  token of a test hub
 CLOSED = "lrpm+ws://127.0.0.1:1"
-"""No hub listens there."""
+"""The URL of a closed port."""
 HUB_COMMANDS = ["call", "publish", "subscribe", "discover", "push", "pull", "queues", "check"]
 
 
@@ -32,7 +32,7 @@ def token_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def guarded(tmp_path_factory: pytest.TempPathFactory, token_file: Path) -> Iterator[Hub]:
-    """A hub that needs a token or a secret."""
+    """A hub that requires authentication."""
     config = tmp_path_factory.mktemp("guarded") / "fiveways.toml"
     config.write_text(
         '[auth]\nanonymous = "never"\n'
@@ -47,7 +47,7 @@ def folder() -> Path:
     return Path(os.environ["XDG_CONFIG_HOME"], "fiveways", "contexts")
 
 
-def test_context_name_takes_the_place_of_the_url(hub: Hub, said: Said) -> None:
+def test_context_name_replaces_the_url(hub: Hub, said: Said) -> None:
     said("context", "add", "prod", hub.url("lrpm"))
     assert json.loads(said("call", "prod", "math.add", "[2, 3]")) == 5
     assert json.loads(said("call", "--raw", "prod", "math.add", "[2, 3]")) == 5
@@ -89,7 +89,7 @@ def test_hub_is_taken_from_argument_then_variable_then_default(
     said("call", CLOSED, "hub.ping", code=1)
     monkeypatch.setenv("FIVEWAYS_URL", "bad")
     said("context", "use", "good")
-    assert said.err == "fiveways context: FIVEWAYS_URL is set and wins over the default context\n"
+    assert said.err == "fiveways context: FIVEWAYS_URL is set and overrides the default context\n"
     said("call", "hub.ping", code=1)
     said("call", "good", "hub.ping")
     said("call", hub.url("nq+http"), "hub.ping")
@@ -123,7 +123,7 @@ def test_credential_files_of_the_context_are_used(
     assert said("check", "--ping").startswith("FIVEWAYS OK")
 
 
-def test_explicit_credentials_win_over_those_of_the_context(
+def test_explicit_credentials_override_the_context(
     guarded: Hub, said: Said, token_file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     wrong = tmp_path / "wrong"
@@ -149,11 +149,11 @@ def test_no_secret_is_written_or_shown(guarded: Hub, said: Said, token_file: Pat
         ["context", "show", "prod"],
         ["call", "hub.ping"],
     ]
-    shown = [f"{said(*command)}{said.err}" for command in commands]
+    output = [f"{said(*command)}{said.err}" for command in commands]
     written = [path.read_text() for path in folder().rglob("*") if path.is_file()]
     assert len(written) == 2
-    assert not any(TOKEN in text for text in [*shown, *written])
-    assert f'token_file = "{token_file}"' in shown[3]
+    assert not any(TOKEN in text for text in [*output, *written])
+    assert f'token_file = "{token_file}"' in output[3]
 
 
 @pytest.mark.parametrize(
@@ -193,16 +193,16 @@ def test_help_shows_an_optional_url_whatever_the_contexts_are(
     verb: str, said: Said, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("FIVEWAYS_URL", "missing")
-    shown = said(verb, "--help")
-    assert "[URL]" in shown
-    assert f"fiveways {verb} " in shown.split("Example", 1)[1]
+    output = said(verb, "--help")
+    assert "[URL]" in output
+    assert f"fiveways {verb} " in output.split("Example", 1)[1]
 
 
 @pytest.mark.parametrize("verb", [verb for verb in HUB_COMMANDS if verb != "check"])
-def test_command_without_any_hub_names_the_three_ways(verb: str, said: Said) -> None:
+def test_command_without_hub_suggests_url_variable_and_default(verb: str, said: Said) -> None:
     said(verb, code=2)
     assert said.err == (
-        f"fiveways {verb}: no hub is named: give a URL or the name of a saved context as the first argument, "
+        f"fiveways {verb}: no hub is given: give a URL or the name of a saved context as the first argument, "
         "set FIVEWAYS_URL, or choose a default with `fiveways context use NAME`; no contexts are saved\n"
     )
 
@@ -238,7 +238,7 @@ def test_check_reports_an_unusable_context_as_unknown(said: Said) -> None:
     ("text", "line", "reason"),
     [
         ('url = "lrpm+ws://hub"\nidentity = \n', 2, "not valid TOML"),
-        ('\nurl = "lrpm+ws://hub"\ntoken = "zebra"\n', 3, "token is no key of a context"),
+        ('\nurl = "lrpm+ws://hub"\ntoken = "zebra"\n', 3, "unknown key token"),
         ("url = 5\n", 1, "url must be a string"),
         ('token_file = "t"\n', 1, "url is missing"),
         ('url = "lrpm+ws://hub"\nschema = "a.binpb"\n', 2, "schema must be a list of paths"),
@@ -270,7 +270,7 @@ def test_broken_default_is_one_sentence_and_can_be_chosen_again(hub: Hub, said: 
     path = folder() / "default"
     path.write_bytes(b"\xff\n")
     said("call", "hub.ping", code=2)
-    assert said.err.startswith(f"fiveways call: {path}, line 1: this is no context name")
+    assert said.err.startswith(f"fiveways call: {path}, line 1: not a valid context name")
     said("call", "prod", "hub.ping")
     said("context", "use", "prod")
     said("call", "hub.ping")
@@ -282,14 +282,14 @@ def test_removal_of_the_default_leaves_no_default(said: Said) -> None:
     said("context", "use", "prod")
     assert said("context", "list").splitlines() == [f"* prod  {CLOSED}", f"  test  {CLOSED}"]
     assert said("context", "remove", "test") == "Removed context test\n"
-    assert said("context", "remove", "prod") == "Removed context prod; there is no default context now\n"
+    assert said("context", "remove", "prod") == "Removed context prod; there is no default context any more\n"
     assert said("context", "list") == ""
     said("discover", code=2)
-    assert "no hub is named" in said.err
+    assert "no hub is given" in said.err
     assert list(folder().iterdir()) == []
 
 
-def test_default_whose_file_is_gone_is_named(said: Said) -> None:
+def test_default_context_without_file_is_named(said: Said) -> None:
     said("context", "add", "prod", CLOSED)
     said("context", "use", "prod")
     (folder() / "prod.toml").unlink()
@@ -300,7 +300,7 @@ def test_default_whose_file_is_gone_is_named(said: Said) -> None:
 @pytest.mark.parametrize("name", ["", "a.b", "a:b", "../up", "a/b", "a b", ".hidden", "_a", "é", "a\n", "x" * 65])
 def test_name_outside_the_alphabet_is_refused(name: str, said: Said) -> None:
     said("context", "add", name, CLOSED, code=2)
-    assert "cannot name a context" in said.err
+    assert "is not a valid context name" in said.err
     assert said.err.count("\n") == 1
     assert not folder().exists()
 
@@ -308,7 +308,7 @@ def test_name_outside_the_alphabet_is_refused(name: str, said: Said) -> None:
 def test_context_is_replaced_with_force_only(said: Said) -> None:
     said("context", "add", "prod", CLOSED)
     said("context", "add", "prod", "umq+ws://other", code=2)
-    assert said.err == "fiveways context: there is a context 'prod' already; --force replaces it\n"
+    assert said.err == "fiveways context: context 'prod' already exists; --force replaces it\n"
     said("context", "add", "prod", "umq+ws://other", "--force", "--schema", "/a b.binpb", "--schema", '/q"uote')
     assert said("context", "show", "prod") == 'url = "umq+ws://other"\nschema = ["/a b.binpb", "/q\\"uote"]\n'
 
@@ -316,15 +316,15 @@ def test_context_is_replaced_with_force_only(said: Said) -> None:
 @pytest.mark.parametrize(
     ("arguments", "reason"),
     [
-        (["hub"], "begins with a scheme"),
+        (["hub"], "must begin with a scheme"),
         (["http://hub"], "says no protocol"),
         (["mqtt-rpc+ftp://hub"], "is no way to a broker"),
-        ([CLOSED, "--identity", "me"], "belong together"),
-        ([CLOSED, "--secret-file", "s"], "belong together"),
-        ([CLOSED, "--token-file", "t", "--identity", "me", "--secret-file", "s"], "not both"),
+        ([CLOSED, "--identity", "me"], "must be given together"),
+        ([CLOSED, "--secret-file", "s"], "must be given together"),
+        ([CLOSED, "--token-file", "t", "--identity", "me", "--secret-file", "s"], "cannot be combined"),
     ],
 )
-def test_context_that_no_command_can_use_is_not_saved(arguments: list[str], reason: str, said: Said) -> None:
+def test_unusable_context_is_not_saved(arguments: list[str], reason: str, said: Said) -> None:
     said("context", "add", "prod", *arguments, code=2)
     assert reason in said.err
     assert not folder().exists()
@@ -362,7 +362,7 @@ def test_hub_and_its_settings_ignore_the_variable(said: Said, tmp_path: Path, mo
     assert said.err == ""
 
 
-def test_shell_completes_contexts_beside_urls(said: Said) -> None:
+def test_shell_completes_contexts_and_urls(said: Said) -> None:
     said("context", "add", "lrpm-prod", CLOSED)
     assert completions("call", "lrpm") == ["lrpm-prod", "lrpm+ws://localhost:7500", "lrpm+wss://"]
     assert completions("context", "use", "l") == ["lrpm-prod"]

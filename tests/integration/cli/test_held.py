@@ -1,4 +1,4 @@
-"""`fiveways held`: what the hub holds, and how an operator purges it."""
+"""`fiveways held`: listing and purging stored records."""
 
 import json
 from collections.abc import Iterator
@@ -20,7 +20,7 @@ def hub() -> Iterator[Hub]:
 
 def rows(hub: Hub, said: Said, *options: str) -> list[tuple[str, str, str, int]]:
     lines = map(json.loads, said("held", hub.url("lrpm"), *options).splitlines())
-    return [(each["kind"], each["owner"], each["name"], each["count"]) for each in lines]
+    return [(row["kind"], row["owner"], row["name"], row["count"]) for row in lines]
 
 
 def fill(hub: Hub, said: Said, name: str) -> None:
@@ -29,7 +29,7 @@ def fill(hub: Hub, said: Said, name: str) -> None:
     said("publish", hub.url("umq"), f"{name}.value", "1", "--retain")
 
 
-def test_held_lists_by_owner_and_purges_only_what_was_chosen(hub: Hub, said: Said) -> None:
+def test_held_lists_by_owner_and_purges_only_selected_records(hub: Hub, said: Said) -> None:
     fill(hub, said, "one")
     fill(hub, said, "other")
     chosen = "--name", "one.*"
@@ -44,13 +44,15 @@ def test_held_lists_by_owner_and_purges_only_what_was_chosen(hub: Hub, said: Sai
 @pytest.mark.parametrize(
     ("options", "sentence"),
     [
-        (("--purge", "--yes", "--kind", "jobs"), "--purge needs --kind, and --owner or --name"),
-        (("--purge", "--yes", "--owner", OWNER), "--purge needs --kind, and --owner or --name"),
-        (("--purge", "--kind", "jobs", "--name", "x"), "--purge needs --yes where nobody can be asked"),
-        (("--yes",), "--yes goes with --purge"),
+        (("--purge", "--yes", "--kind", "jobs"), "--purge requires --kind, and --owner or --name"),
+        (("--purge", "--yes", "--owner", OWNER), "--purge requires --kind, and --owner or --name"),
+        (("--purge", "--kind", "jobs", "--name", "x"), "--purge requires --yes if there is no terminal"),
+        (("--yes",), "--yes requires --purge"),
     ],
 )
-def test_held_purges_nothing_by_accident(hub: Hub, said: Said, options: tuple[str, ...], sentence: str) -> None:
+def test_purge_without_required_options_is_usage_error(
+    hub: Hub, said: Said, options: tuple[str, ...], sentence: str
+) -> None:
     said("held", hub.url("lrpm"), *options, code=2)
     assert sentence in said.err
 
@@ -63,12 +65,12 @@ def test_purge_without_the_permission_is_refused(said: Said) -> None:
         assert len(rows(running, said)) == 2
 
 
-@pytest.mark.parametrize(("typed", "left"), [("y", 0), ("n", 1)])
-def test_purge_asks_on_a_terminal(hub: Hub, said: Said, typed: str, left: int) -> None:
+@pytest.mark.parametrize(("typed", "remaining"), [("y", 0), ("n", 1)])
+def test_purge_asks_on_a_terminal(hub: Hub, said: Said, typed: str, remaining: int) -> None:
     fill(hub, said, f"asked_{typed}")
     chosen = "--kind", "jobs", "--name", f"asked_{typed}.*"
     with Terminal("held", hub.url("lrpm"), *chosen, "--purge", has_keyboard=True) as terminal:
         terminal.until("Purge 3 jobs of 1 owners and names? [y/N]")
         terminal.type(f"{typed}\n")
-        assert terminal.end() == left
-    assert len(rows(hub, said, *chosen)) == left
+        assert terminal.end() == remaining
+    assert len(rows(hub, said, *chosen)) == remaining

@@ -1,4 +1,4 @@
-"""The command of `fiveways pull --exec`, ended at every moment of its start."""
+"""The command of `fiveways pull --exec`, cancelled at every iteration of its start."""
 
 import subprocess
 import sys
@@ -40,7 +40,7 @@ def test_command_cancelled_while_it_starts_leaves_no_process() -> None:
         text=True,
     )
     try:
-        # The output ends when nobody holds it any more: neither the program nor anything that a shell started.
+        # stdout reaches its end only after the program and all children of the shell have ended.
         assert process.communicate(timeout=PATIENCE) == ("ended\n", "")
     finally:
         process.kill()

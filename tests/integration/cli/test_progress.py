@@ -1,4 +1,4 @@
-"""What is seen of a call while it runs, on a terminal and elsewhere."""
+"""Display of notes and progress of a call, on a terminal and elsewhere."""
 
 import json
 import signal
@@ -11,7 +11,7 @@ from tests.support.command_output import Said
 from tests.support.hubs import Hub, serving
 from tests.support.terminals import Terminal
 
-telling = pytest.mark.parametrize("protocol", ["nq+http", "nq+ws", "lrpm", "lrpm?encoding=cbor"])
+protocols_with_notes = pytest.mark.parametrize("protocol", ["nq+http", "nq+ws", "lrpm", "lrpm?encoding=cbor"])
 WARNING = {"kind": "warn", "text": "no picture"}
 HIDE_CURSOR, SHOW_CURSOR = "\x1b[?25l", "\x1b[?25h"
 
@@ -26,11 +26,11 @@ def arguments(hub: Hub, protocol: str, *steps: object, waits: bool = True) -> li
     return ["call", hub.url(protocol), "demo.build", json.dumps({"steps": steps, "waits": waits})]
 
 
-@telling
+@protocols_with_notes
 @pytest.mark.parametrize(
     ("value", "numbers"), [(0.5, " 50%"), ({"done": 3, "total": 12}, " 25%  3/12"), ([1, 10], " 10%  1/10")]
 )
-def test_a_bar_moves_and_the_result_stays_alone(
+def test_bar_moves_and_disappears_at_the_end(
     hub: Hub, said: Said, protocol: str, value: object, numbers: str, tmp_path: Path
 ) -> None:
     out = tmp_path / "out"
@@ -42,14 +42,14 @@ def test_a_bar_moves_and_the_result_stays_alone(
         assert terminal.end() == 0
     assert out.read_text() == '"built"\n'
     assert terminal.shown.count(HIDE_CURSOR) == terminal.shown.count(SHOW_CURSOR) == 1
-    # The bar is wiped out, and nothing follows it.
+    # The bar is erased, and nothing follows it.
     assert terminal.shown.endswith("\x1b[2K")
 
 
-@telling
-def test_a_warning_is_a_line_above_the_bar(hub: Hub, said: Said, protocol: str) -> None:
+@protocols_with_notes
+def test_warning_is_a_line_above_the_bar(hub: Hub, said: Said, protocol: str) -> None:
     with Terminal(*arguments(hub, protocol, [0.5, "page [bold]5"], WARNING, 0.75)) as terminal:
-        # Neither is taken for colours: text that a method wrote is text.
+        # Markup in the text of a method is not interpreted.
         terminal.until("75%")
         assert "page [bold]5" in terminal.shown
         assert "warning [demo_warn]: no picture" in terminal.shown
@@ -58,7 +58,7 @@ def test_a_warning_is_a_line_above_the_bar(hub: Hub, said: Said, protocol: str) 
     assert '"built"' in terminal.shown
 
 
-def test_a_call_that_tells_nothing_shows_that_it_runs(hub: Hub) -> None:
+def test_call_without_notes_shows_a_spinner(hub: Hub) -> None:
     with Terminal("call", hub.url("nq+http"), "demo.sleep") as terminal:
         terminal.until("demo.sleep")
         terminal.process.send_signal(signal.SIGINT)
@@ -67,26 +67,26 @@ def test_a_call_that_tells_nothing_shows_that_it_runs(hub: Hub) -> None:
     assert "%" not in terminal.shown
 
 
-def test_a_protocol_without_progress_has_no_bar(hub: Hub) -> None:
+def test_protocol_without_progress_has_no_bar(hub: Hub) -> None:
     with Terminal("call", hub.url("umq"), "demo.sleep", "--timeout", "2") as terminal:
         assert terminal.end() == 124
-    assert terminal.shown == "fiveways call: no answer within 2 s\r\n"
+    assert terminal.shown == "fiveways call: no response within 2 s\r\n"
 
 
-def test_a_failure_comes_after_the_bar(hub: Hub) -> None:
+def test_failure_is_printed_after_the_bar(hub: Hub) -> None:
     with Terminal(*arguments(hub, "nq+http", [0.5, "page 5"]), "--timeout", "2") as terminal:
         assert terminal.end() == 124
-    assert terminal.shown.rpartition("\x1b[2K")[2] == "fiveways call: no answer within 2 s\r\n"
+    assert terminal.shown.rpartition("\x1b[2K")[2] == "fiveways call: no response within 2 s\r\n"
 
 
-@telling
-def test_without_a_terminal_there_is_no_bar(hub: Hub, said: Said, protocol: str) -> None:
+@protocols_with_notes
+def test_no_bar_without_a_terminal(hub: Hub, said: Said, protocol: str) -> None:
     assert said(*arguments(hub, protocol, [0.5, "page 5"], "more", WARNING, waits=False)) == '"built"\n'
     assert said.err == "fiveways call: warning [demo_warn]: no picture\n"
 
 
 @pytest.mark.parametrize("protocol", ["nq+http", "nq+ws"])
-def test_those_who_want_more_hear_all(hub: Hub, said: Said, protocol: str) -> None:
+def test_verbose_prints_all_notes(hub: Hub, said: Said, protocol: str) -> None:
     steps = [{"kind": kind, "text": "x"} for kind in ("transient", "debug")]
     assert said(*arguments(hub, protocol, *steps, WARNING, waits=False)) == '"built"\n'
     assert said.err == "fiveways call: warning [demo_warn]: no picture\n"
@@ -97,7 +97,7 @@ def test_those_who_want_more_hear_all(hub: Hub, said: Said, protocol: str) -> No
     assert "fiveways call: note: page 5" in lines
 
 
-def test_on_a_terminal_they_hear_it_as_well(hub: Hub, said: Said) -> None:
+def test_verbose_prints_all_notes_on_a_terminal(hub: Hub, said: Said) -> None:
     steps = [{"kind": "debug", "text": "cold"}, [0.5, "page 5"]]
     with Terminal(*arguments(hub, "nq+http", *steps), "--verbose") as terminal:
         terminal.until("page 5")

@@ -1,4 +1,4 @@
-"""Work queues from the command line, against a hub in a process of its own."""
+"""Work queues on the command line, against a hub in a separate process."""
 
 import json
 import re
@@ -26,25 +26,25 @@ def hub() -> Iterator[Hub]:
 
 @pytest.fixture
 def queue(request: pytest.FixtureRequest) -> str:
-    """Return a queue that no other test knows."""
+    """A queue that no other test uses."""
     return re.sub(r"\W+", "_", request.node.name)
 
 
 def counts(hub: Hub, said: Said, queue: str) -> tuple[int, int, int]:
-    """Return how many wait, are given out, and are dead."""
-    found = json.loads(said("queues", hub.url("lrpm"), queue))
-    return found["waiting"], found["given"], found["dead"]
+    """Return the numbers of waiting, given and dead jobs."""
+    numbers = json.loads(said("queues", hub.url("lrpm"), queue))
+    return numbers["waiting"], numbers["given"], numbers["dead"]
 
 
 def pushed(hub: Hub, queue: str, text: str) -> "tuple[int, str, str]":
-    """Push lines by a command of its own."""
+    """Push lines in a separate process."""
     process = start("push", hub.url("nq+http"), queue, "--lines")
     out, err = process.communicate(text, timeout=PATIENCE)
     return process.returncode, out, err
 
 
 def pull(said: Said, url: str, queue: str, *options: str, code: int = 0) -> str:
-    """Pull, and do not wait for ever."""
+    """Pull with a timeout."""
     return said("pull", url, queue, "--timeout", str(PATIENCE), *options, code=code)
 
 
@@ -54,7 +54,7 @@ def line_of(process: "subprocess.Popen[str]") -> str:
 
 
 @every_protocol
-def test_work_is_pushed_and_pulled(hub: Hub, said: Said, queue: str, protocol: str) -> None:
+def test_jobs_are_pushed_and_pulled(hub: Hub, said: Said, queue: str, protocol: str) -> None:
     url = hub.url(protocol)
     assert said("push", url, queue, '{"photo": "a.png"}') == "1\n"
     assert said("push", url, queue) == "2\n"
@@ -64,12 +64,12 @@ def test_work_is_pushed_and_pulled(hub: Hub, said: Said, queue: str, protocol: s
     assert counts(hub, said, queue) == (0, 0, 0)
 
 
-def test_lines_are_pieces(hub: Hub, said: Said, queue: str) -> None:
+def test_each_line_is_a_job(hub: Hub, said: Said, queue: str) -> None:
     assert pushed(hub, queue, '1\n\n  "two"\n[3]') == (0, "3\n", "")
     assert said("pull", hub.url("lrpm"), queue, "--follow", "--timeout", "3") == '1\n"two"\n[3]\n'
 
 
-def test_a_line_is_pushed_before_the_next_one_comes(hub: Hub, said: Said, queue: str) -> None:
+def test_line_is_pushed_before_the_next_one_arrives(hub: Hub, said: Said, queue: str) -> None:
     process = start("push", hub.url("lrpm"), queue, "--lines")
     assert process.stdin is not None
     for line in ("1\n", "2\n"):
@@ -79,21 +79,21 @@ def test_a_line_is_pushed_before_the_next_one_comes(hub: Hub, said: Said, queue:
     process.send_signal(signal.SIGINT)
     out, err = process.communicate(timeout=PATIENCE)
     assert (process.returncode, out) == (130, "")
-    # The second may have been pulled before its push was confirmed; the first was, or there were no second.
-    ends = ("1 piece, up to line 1", "2 pieces, up to line 2")
+    # The second job may be pulled before its push is confirmed; the first push is confirmed before the second.
+    ends = ("1 job, up to line 1", "2 jobs, up to line 2")
     assert err in [f"fiveways push: the hub has confirmed {end}\n" for end in ends]
 
 
-def test_a_line_that_is_no_json_ends_it_and_tells_how_far_it_came(hub: Hub, said: Said, queue: str) -> None:
+def test_invalid_line_ends_push_and_prints_confirmed_jobs(hub: Hub, said: Said, queue: str) -> None:
     code, out, err = pushed(hub, queue, "1\n\n{\n4\n")
     assert (code, out) == (2, "")
     first, second = err.splitlines()
-    assert first == "fiveways push: the hub has confirmed 1 piece, up to line 1"
-    assert second.startswith("fiveways push: line 3 is no JSON: ")
+    assert first == "fiveways push: the hub has confirmed 1 job, up to line 1"
+    assert second.startswith("fiveways push: line 3 is not JSON: ")
     assert counts(hub, said, queue) == (1, 0, 0)
 
 
-def test_a_file_is_pushed_line_by_line(hub: Hub, queue: str, tmp_path: Path) -> None:
+def test_file_is_pushed_line_by_line(hub: Hub, queue: str, tmp_path: Path) -> None:
     (tmp_path / "work").write_text("1\n2\n")
     with (tmp_path / "work").open() as file:
         process = feed(file, "push", hub.url("lrpm"), queue, "--lines")
@@ -101,11 +101,11 @@ def test_a_file_is_pushed_line_by_line(hub: Hub, queue: str, tmp_path: Path) -> 
 
 
 @every_protocol
-def test_a_command_does_the_work(hub: Hub, said: Said, queue: str, protocol: str) -> None:
+def test_command_handles_the_job(hub: Hub, said: Said, queue: str, protocol: str) -> None:
     url = hub.url(protocol)
     said("push", url, queue, '{"n": 1}')
     said("push", url, queue, "2")
-    # Who does not read its work may still have done it.
+    # A command may succeed without reading its job.
     assert pull(said, url, queue, "--exec", "tr n m; echo seen >&2") == '{"m":1}\n'
     assert said.err == "seen\n"
     assert pull(said, url, queue, "--exec", "true") == ""
@@ -113,36 +113,37 @@ def test_a_command_does_the_work(hub: Hub, said: Said, queue: str, protocol: str
 
 
 @every_protocol
-def test_work_that_a_command_does_not_do_goes_back(hub: Hub, said: Said, queue: str, protocol: str) -> None:
+def test_job_of_failed_command_returns_to_the_queue(hub: Hub, said: Said, queue: str, protocol: str) -> None:
     url = hub.url(protocol)
     said("push", url, queue, "1")
     pull(said, url, queue, "--exec", "exit 3", code=1)
-    assert said.err == "fiveways pull: the command ended with 3; the work went back\n"
+    assert said.err == "fiveways pull: the command ended with exit code 3; the job was returned to the queue\n"
     assert counts(hub, said, queue) == (1, 0, 0)
     pull(said, url, queue, "--exec", "kill -9 $$", code=1)
-    assert said.err == "fiveways pull: the command was ended by signal 9; the work went back\n"
+    assert said.err == "fiveways pull: the command was killed by signal 9; the job was returned to the queue\n"
     assert counts(hub, said, queue) == (0, 0, 1)
 
 
-def test_of_several_pieces_those_that_went_back_are_counted(hub: Hub, said: Said, queue: str) -> None:
+def test_returned_jobs_are_counted(hub: Hub, said: Said, queue: str) -> None:
     url = hub.url("lrpm")
     pushed(hub, queue, "1\n2\n")
     pull(said, url, queue, "--count", "3", "--exec", "grep 2", code=1)
-    back = "fiveways pull: the command ended with 1; the work went back\n"
-    assert said.err == f"{back}{back}fiveways pull: 2 of 3 pieces went back to {queue}\n"
+    back = "fiveways pull: the command ended with exit code 1; the job was returned to the queue\n"
+    assert said.err == f"{back}{back}fiveways pull: 2 of 3 jobs were returned to {queue}\n"
     assert counts(hub, said, queue) == (0, 0, 1)
 
 
-def test_a_command_that_is_not_there_ends_it_before_all_work_is_dead(hub: Hub, said: Said, queue: str) -> None:
+def test_missing_command_ends_pull_before_jobs_are_dead(hub: Hub, said: Said, queue: str) -> None:
     pushed(hub, queue, "1\n2\n")
     said("pull", hub.url("lrpm"), queue, "--follow", "--timeout", "3", "--exec", "/no/such/command", code=1)
-    assert said.err.endswith("fiveways pull: the shell cannot run the command (127); the work went back\n")
+    message = "the shell cannot run the command (exit code 127); the job was returned to the queue"
+    assert said.err.endswith(f"fiveways pull: {message}\n")
     assert counts(hub, said, queue) == (2, 0, 0)
 
 
 @every_protocol
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_who_is_stopped_gives_back_what_is_not_done(
+def test_stopped_worker_returns_its_job(
     hub: Hub, said: Said, queue: str, protocol: str, number: signal.Signals
 ) -> None:
     said("push", hub.url("lrpm"), queue, "1")
@@ -152,13 +153,13 @@ def test_who_is_stopped_gives_back_what_is_not_done(
     assert line_of(process) == "begun\n"
     assert counts(hub, said, queue) == (0, 1, 0)
     process.send_signal(number)
-    # It reads on to the end of its output: what the shell has started is over as well.
+    # communicate() also waits for children of the shell, which inherited stdout.
     assert process.communicate(timeout=PATIENCE) == ("", "")
     assert process.returncode == 0
     assert pull(said, hub.url("lrpm"), queue) == "1\n"
 
 
-def test_work_that_nobody_reads_goes_back(hub: Hub, said: Said, queue: str) -> None:
+def test_job_returns_to_the_queue_if_stdout_is_closed(hub: Hub, said: Said, queue: str) -> None:
     process = start("pull", hub.url("lrpm"), queue, "--timeout", str(PATIENCE), "--follow")
     said("push", hub.url("lrpm"), queue, "1")
     assert line_of(process) == "1\n"
@@ -173,20 +174,20 @@ def test_work_that_nobody_reads_goes_back(hub: Hub, said: Said, queue: str) -> N
 
 
 @every_protocol
-def test_no_work_in_time_is_124(hub: Hub, said: Said, queue: str, protocol: str) -> None:
+def test_pull_timeout_returns_124(hub: Hub, said: Said, queue: str, protocol: str) -> None:
     url = hub.url(protocol)
     assert said("pull", url, queue, "--timeout", "0.5", code=124) == ""
     assert said.err == f"fiveways pull: no work came to '{queue}' within 0.5 seconds\n"
 
 
-def test_fewer_pieces_than_wanted_is_124_too(hub: Hub, said: Said, queue: str) -> None:
+def test_fewer_jobs_than_count_returns_124(hub: Hub, said: Said, queue: str) -> None:
     said("push", hub.url("lrpm"), queue, "1")
     assert said("pull", hub.url("lrpm"), queue, "--timeout", "3", "--count", "2", code=124) == "1\n"
-    assert said.err == f"fiveways pull: 1 of 2 came; no work came to '{queue}' within 3 seconds\n"
+    assert said.err == f"fiveways pull: 1 of 2 jobs arrived; no work came to '{queue}' within 3 seconds\n"
 
 
 @every_protocol
-def test_dead_work_waits_once_more(hub: Hub, said: Said, queue: str, protocol: str) -> None:
+def test_dead_jobs_are_redriven(hub: Hub, said: Said, queue: str, protocol: str) -> None:
     url = hub.url(protocol)
     said("push", url, queue, "1")
     pull(said, url, queue, "--count", str(TRIES), "--exec", "false", code=1)
@@ -204,7 +205,7 @@ def test_dead_jobs_are_listed_shown_redriven_and_dropped_one_by_one(hub: Hub, sa
     pull(said, url, queue, "--count", str(2 * TRIES), "--exec", "exit 3", code=1)
     first, second = (json.loads(line) for line in said("queues", url, queue, "--dead").splitlines())
     assert first["tries"] == TRIES
-    assert first["error"] == "raised: JobFailed: the command ended with 3; the work went back"
+    assert first["error"] == "raised: JobFailed: the command ended with exit code 3; the job was returned to the queue"
     assert json.loads(said("queues", url, queue, "--job", str(first["job"]))) == {**first, "data": {"n": 1}}
     assert said("queues", url, queue, "--job", str(first["job"]), "--drop") == ""
     assert said("queues", url, queue, "--job", str(second["job"]), "--redrive") == "1\n"
@@ -215,21 +216,21 @@ def test_dead_jobs_are_listed_shown_redriven_and_dropped_one_by_one(hub: Hub, sa
     pull(said, url, queue, "--count", str(TRIES), "--exec", "exit 3", code=1)
     with Terminal("queues", url, queue, "--dead") as terminal:
         assert terminal.end() == 0
-    assert "the command ended with 3" in terminal.shown
+    assert "the command ended with exit code 3" in terminal.shown
 
 
-def test_a_queue_with_nothing_in_it_is_a_word_to_people(hub: Hub, said: Said, queue: str) -> None:
+def test_empty_queue_prints_a_note(hub: Hub, said: Said, queue: str) -> None:
     assert counts(hub, said, queue) == (0, 0, 0)
-    assert said.err == f"fiveways queues: nothing is in {queue}\n"
+    assert said.err == f"fiveways queues: {queue} is empty\n"
 
 
-def test_people_get_a_table(hub: Hub, said: Said, queue: str) -> None:
+def test_terminal_shows_a_table(hub: Hub, said: Said, queue: str) -> None:
     url = hub.url("lrpm")
     said("push", url, queue, "1")
     with Terminal("queues", url, queue) as terminal:
         assert terminal.end() == 0
     title, row = terminal.shown.splitlines()[:2]
-    assert all(each in title for each in ("queue", "waiting", "given out", "dead"))
+    assert all(column in title for column in ("queue", "waiting", "given out", "dead"))
     assert queue in row
     assert "--redrive" not in terminal.shown
     pull(said, url, queue, "--count", str(TRIES), "--exec", "false", code=1)
@@ -242,7 +243,7 @@ def test_people_get_a_table(hub: Hub, said: Said, queue: str) -> None:
 
 
 @pytest.mark.parametrize("verb", ["push", "pull", "queues"])
-def test_the_shell_completes_queues(hub: Hub, said: Said, queue: str, verb: str) -> None:
+def test_shell_completes_queues(hub: Hub, said: Said, queue: str, verb: str) -> None:
     said("push", hub.url("lrpm"), queue, "1")
     assert completions(verb, hub.url("lrpm"), queue[:-1]) == [queue]
 
@@ -250,17 +251,20 @@ def test_the_shell_completes_queues(hub: Hub, said: Said, queue: str, verb: str)
 @pytest.mark.parametrize(
     ("arguments", "sentence"),
     [
-        (["push", "lrpm+ws://localhost:1", "q", "{"], "'{' is no JSON"),
-        (["push", "lrpm+ws://localhost:1", "q", "1", "--lines"], "--lines takes its work from standard input"),
-        (["pull", "lrpm+ws://localhost:1", "q", "--follow", "--count", "1"], "--count says when to end"),
-        (["pull", "lrpm+ws://localhost:1", "q", "--exec", "cat", "--raw"], "--raw is for what is printed"),
+        (["push", "lrpm+ws://localhost:1", "q", "{"], "'{' is not JSON"),
+        (["push", "lrpm+ws://localhost:1", "q", "1", "--lines"], "--lines reads jobs from standard input"),
+        (
+            ["pull", "lrpm+ws://localhost:1", "q", "--follow", "--count", "1"],
+            "--count cannot be combined with --follow",
+        ),
+        (["pull", "lrpm+ws://localhost:1", "q", "--exec", "cat", "--raw"], "--raw cannot be combined with --exec"),
         (["queues", "lrpm+ws://localhost:1", "--redrive"], "--redrive needs the name of a queue"),
         (["queues", "lrpm+ws://localhost:1", "q", "--drop"], "--drop needs --job NUMBER"),
         (["queues", "lrpm+ws://localhost:1", "q", "--drop", "--redrive", "--job", "1"], "exclude each other"),
         (["queues", "ftp://localhost"], "use one of umq+ws://"),
     ],
 )
-def test_wrong_usage_is_2_before_anything_is_sent(said: Said, arguments: list[str], sentence: str) -> None:
+def test_usage_error_returns_2_without_connecting(said: Said, arguments: list[str], sentence: str) -> None:
     assert said(*arguments, code=2) == ""
     assert sentence in said.err
     assert said.err.count("\n") == 1

@@ -19,7 +19,7 @@ def tables(tmp_path: Path) -> Path:
     return report_tables.write_all(tmp_path / "tables", report_tables.rows_named("math.add"))
 
 
-def test_the_page_is_written_and_told(tables: Path, tmp_path: Path, said: Said) -> None:
+def test_report_is_written_and_its_size_printed(tables: Path, tmp_path: Path, said: Said) -> None:
     target = tmp_path / "page.html"
     assert (
         said("report", "--tables", str(tables), "-o", str(target))
@@ -27,10 +27,10 @@ def test_the_page_is_written_and_told(tables: Path, tmp_path: Path, said: Said) 
     )
     assert said.err == ""
     assert "math.add" in report_tables.ParsedPage(target.read_text(encoding="utf-8")).text_of("methods")
-    assert [each.name for each in tmp_path.iterdir() if each.name.startswith(".")] == []
+    assert [path.name for path in tmp_path.iterdir() if path.name.startswith(".")] == []
 
 
-def test_without_a_name_it_is_report_html(
+def test_default_output_is_report_html(
     tables: Path, tmp_path: Path, said: Said, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -38,7 +38,7 @@ def test_without_a_name_it_is_report_html(
     assert (tmp_path / "report.html").read_text(encoding="utf-8").startswith("<!DOCTYPE html>")
 
 
-def test_an_old_page_is_replaced_and_a_link_to_it_stays(tables: Path, tmp_path: Path, said: Said) -> None:
+def test_target_of_a_link_is_replaced(tables: Path, tmp_path: Path, said: Said) -> None:
     old, link = tmp_path / "old.html", tmp_path / "link.html"
     old.write_text("old")
     link.symlink_to(old)
@@ -56,24 +56,24 @@ def test_only_the_owner_reads_a_report_unless_a_group_is_named(tables: Path, tmp
     assert (stat.S_IMODE(target.stat().st_mode), target.group()) == (0o640, group)
 
 
-def test_a_device_keeps_its_place(tables: Path, said: Said) -> None:
+def test_device_is_not_replaced(tables: Path, said: Said) -> None:
     said("report", "--tables", str(tables), "-o", os.devnull)
     assert not Path(os.devnull).is_file()
 
 
-def test_the_browser_is_shown_the_page_if_that_is_asked_for(
+def test_browser_is_opened_only_with_open(
     tables: Path, tmp_path: Path, said: Said, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    shown: list[str] = []
-    monkeypatch.setattr(webbrowser, "open", shown.append)
+    output: list[str] = []
+    monkeypatch.setattr(webbrowser, "open", output.append)
     target = tmp_path / "page.html"
     said("report", "--tables", str(tables), "-o", str(target))
-    assert shown == []
+    assert output == []
     said("report", "--tables", str(tables), "-o", str(target), "--open")
-    assert shown == [target.as_uri()]
+    assert output == [target.as_uri()]
 
 
-def test_what_is_no_output_of_the_pipeline_is_one_sentence_and_1(tmp_path: Path, said: Said) -> None:
+def test_directory_without_tables_is_an_error(tmp_path: Path, said: Said) -> None:
     target = tmp_path / "page.html"
     for directory, sentence in (
         (tmp_path, f"{tmp_path} has no tables of the pipeline, neither _run.json nor a table;"),
@@ -85,7 +85,7 @@ def test_what_is_no_output_of_the_pipeline_is_one_sentence_and_1(tmp_path: Path,
     assert not target.exists()
 
 
-def test_a_torn_table_is_named_and_the_old_page_stays(tables: Path, tmp_path: Path, said: Said) -> None:
+def test_damaged_table_is_named_and_old_report_is_kept(tables: Path, tmp_path: Path, said: Said) -> None:
     target = tmp_path / "page.html"
     target.write_text("old")
     torn = tables / "slo" / "part-0.parquet"
@@ -103,25 +103,23 @@ def test_a_torn_table_is_named_and_the_old_page_stays(tables: Path, tmp_path: Pa
         (f"{'x' * 300}.html", "cannot be written: File name too long"),
     ],
 )
-def test_a_page_that_cannot_be_written_is_one_sentence_and_1(
-    tables: Path, tmp_path: Path, said: Said, name: str, sentence: str
-) -> None:
+def test_unwritable_output_is_one_sentence(tables: Path, tmp_path: Path, said: Said, name: str, sentence: str) -> None:
     target = tmp_path / name
     said("report", "--tables", str(tables), "-o", str(target), code=1)
     assert said.err == f"fiveways report: {target} {sentence}\n"
 
 
-def test_the_tables_must_be_named(said: Said) -> None:
+def test_tables_option_is_required(said: Said) -> None:
     said("report", code=2)
     assert "missing option '--tables'" in said.err
 
 
 def test_help_shows_examples(said: Said) -> None:
-    shown = said("report", "--help")
-    assert "fiveways report --tables tables -o monday.html --open" in " ".join(shown.split())
+    output = said("report", "--help")
+    assert "fiveways report --tables tables -o monday.html --open" in " ".join(output.split())
 
 
-def test_spark_is_not_needed(tables: Path, tmp_path: Path) -> None:
+def test_report_does_not_import_spark(tables: Path, tmp_path: Path) -> None:
     code = (
         "import sys; from fiveways.cli import main; "
         f"done = main(['report', '--tables', {str(tables)!r}, '-o', {str(tmp_path / 'page.html')!r}]); "

@@ -1,4 +1,4 @@
-"""Help, usage errors and completion."""
+"""Help, usage errors and shell completion."""
 
 import subprocess
 import sys
@@ -9,7 +9,7 @@ import pytest
 from fiveways.cli import main
 from tests.support.hubs import completions
 
-VERBS = [
+COMMANDS = [
     *("serve", "call", "publish", "subscribe", "discover", "push", "pull", "queues", "clock"),
     *("check", "config check", "config show"),
     *("context add", "context list", "context show", "context use", "context remove"),
@@ -19,38 +19,40 @@ VERBS = [
 ]
 
 
-@pytest.mark.parametrize("verb", VERBS)
-def test_help_shows_an_example(verb: str, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main([*verb.split(), "--help"]) == 0
-    shown = capsys.readouterr().out
-    assert "Example" in shown
-    assert f"fiveways {verb}" in shown.split("Example", 1)[1]
+@pytest.mark.parametrize("command", COMMANDS)
+def test_help_shows_an_example(command: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main([*command.split(), "--help"]) == 0
+    output = capsys.readouterr().out
+    assert "Example" in output
+    assert f"fiveways {command}" in output.split("Example", 1)[1]
 
 
-@pytest.mark.parametrize("verb", ["", "config", "context", *VERBS])
-def test_help_fits_a_terminal(verb: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("command", ["", "config", "context", *COMMANDS])
+def test_help_fits_80_columns(
+    command: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("COLUMNS", "80")
-    assert main([*verb.split(), "--help"]) == 0
-    shown = capsys.readouterr().out
-    assert "<bool>" not in shown
-    assert "range>" not in shown
-    examples = [line for line in shown.splitlines() if line.startswith(("  fiveways", "   fiveways"))]
+    assert main([*command.split(), "--help"]) == 0
+    output = capsys.readouterr().out
+    assert "<bool>" not in output
+    assert "range>" not in output
+    examples = [line for line in output.splitlines() if line.startswith(("  fiveways", "   fiveways"))]
     assert examples
     assert all(line.startswith("   fiveways") for line in examples)
 
 
 def test_help_lists_every_command_and_the_exit_codes(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["--help"]) == 0
-    shown = capsys.readouterr().out
-    assert [verb for verb in VERBS if verb.split()[0] not in shown] == []
-    assert all(code in shown for code in ("0 done", "1 failed", "2 the", "124 out", "--install-completion"))
+    output = capsys.readouterr().out
+    assert [command for command in COMMANDS if command.split()[0] not in output] == []
+    assert all(code in output for code in ("0 success", "1 failure", "2 wrong", "124 timeout", "--install-completion"))
 
 
-def test_without_a_command_there_is_help(capsys: pytest.CaptureFixture[str]) -> None:
+def test_missing_command_prints_help(capsys: pytest.CaptureFixture[str]) -> None:
     assert main([]) == 2
-    shown = capsys.readouterr()
-    assert "fiveways serve" in shown.out
-    assert shown.err == ""
+    output = capsys.readouterr()
+    assert "fiveways serve" in output.out
+    assert output.err == ""
 
 
 def test_help_imports_neither_the_hub_nor_the_network() -> None:
@@ -83,32 +85,32 @@ def test_help_imports_neither_the_hub_nor_the_network() -> None:
         (["config", "frob"], None),
     ],
 )
-def test_wrong_usage_is_one_sentence_and_2(
+def test_usage_error_is_one_sentence_and_returns_2(
     arguments: list[str], sentence: str | None, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main(arguments) == 2
-    shown = capsys.readouterr()
-    assert shown.out == ""
-    assert shown.err.count("\n") == 1
-    assert sentence is None or shown.err == sentence
+    output = capsys.readouterr()
+    assert output.out == ""
+    assert output.err.count("\n") == 1
+    assert sentence is None or output.err == sentence
 
 
-def test_the_version_is_told(capsys: pytest.CaptureFixture[str]) -> None:
+def test_version_is_printed(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["--version"]) == 0
     assert capsys.readouterr().out.startswith("fiveways ")
 
 
-def test_the_shell_completes_commands_and_urls() -> None:
+def test_shell_completes_commands_and_urls() -> None:
     assert completions("su") == ["subscribe"]
     assert completions("call", "lrpm") == ["lrpm+ws://localhost:7500", "lrpm+wss://"]
 
 
-@pytest.mark.parametrize("verb", ["call", "push", "pull", "queues"])
-def test_completion_is_silent_when_the_hub_is_away(verb: str) -> None:
-    assert completions(verb, "lrpm+ws://127.0.0.1:1", "ma") == []
+@pytest.mark.parametrize("command", ["call", "push", "pull", "queues"])
+def test_completion_is_silent_if_hub_is_unreachable(command: str) -> None:
+    assert completions(command, "lrpm+ws://127.0.0.1:1", "ma") == []
 
 
-def test_proto_prints_a_schema_that_compiles(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_proto_prints_a_valid_schema(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["proto"]) == 0
     (tmp_path / "rpc.proto").write_text(capsys.readouterr().out)
     compiler = [sys.executable, "-m", "grpc_tools.protoc", f"--proto_path={tmp_path}", f"--python_out={tmp_path}"]

@@ -1,4 +1,4 @@
-"""`fiveways serve` as a user meets it: what it says, whom it lets in, how it ends."""
+"""`fiveways serve`: greeting, admission, logging and shutdown."""
 
 import json
 import signal
@@ -42,7 +42,7 @@ def config(tmp_path: Path) -> Path:
     return tmp_path / "fiveways.toml"
 
 
-def test_it_greets_with_urls_a_first_command_and_who_is_refused() -> None:
+def test_greeting_has_urls_a_command_and_reachability() -> None:
     with serving() as hub:
         assert set(hub.urls) >= {"umq", "umq36", "lrpm", "health"}
         port = hub.urls["health"].rpartition(":")[2].partition("/")[0]
@@ -53,7 +53,7 @@ def test_it_greets_with_urls_a_first_command_and_who_is_refused() -> None:
         assert (code, "Traceback" in log) == (0, False)
 
 
-def test_hints_name_the_program_as_the_shell_finds_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_hints_use_the_command_that_the_shell_finds(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     programs = tmp_path / "bin"
     programs.mkdir()
     for name in ("fiveways", "python"):
@@ -73,7 +73,7 @@ def test_hints_name_the_program_as_the_shell_finds_it(tmp_path: Path, monkeypatc
         assert program_command() == "fiveways"
 
 
-def test_an_application_that_is_broken_is_no_wrong_command_line(tmp_path: Path) -> None:
+def test_broken_application_is_not_a_usage_error(tmp_path: Path) -> None:
     (tmp_path / "broken_app.py").write_text("1 / 0\n", encoding="utf-8")
     code, out, err = run("serve", "--port", "0", "--app", "broken_app:app", PYTHONPATH=f"{ROOT / 'src'}:{tmp_path}")
     assert (code, out, err.count("\n")) == (1, "", 1)
@@ -98,29 +98,29 @@ GREETINGS = [
         Settings(server=ServerSettings(host=""), auth=AuthSettings(anonymous="always")),
         "lrpm+ws://0.0.0.0:1/lrpm",
         "lrpm+ws://localhost:1 hub.echo",
-        "Everybody who can reach this machine is let in",
+        "Any peer that can reach this machine can connect",
     ),
     (
         Settings(server=ServerSettings(host="192.0.2.1"), auth=AuthSettings(anonymous="never", identity=(IDENTITY,))),
         "lrpm+ws://192.0.2.1:1/lrpm",
         "lrpm+ws://192.0.2.1:1 hub.echo '\"hello\"' --token TOKEN\n",
-        "has to prove to be one of: ann.",
+        "must authenticate as one of: ann.",
     ),
 ]
 
 
 @pytest.mark.parametrize(("settings", "url", "first", "reach"), GREETINGS)
-def test_the_greeting_fits_the_settings(
+def test_greeting_depends_on_settings(
     settings: Settings, url: str, first: str, reach: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     print_greeting([("lrpm", url)], settings, has_app=True)
-    shown = capsys.readouterr().out
-    assert f"  lrpm     {url}\n" in shown
-    assert f"  fiveways call {first}" in shown
-    assert reach in shown
+    output = capsys.readouterr().out
+    assert f"  lrpm     {url}\n" in output
+    assert f"  fiveways call {first}" in output
+    assert reach in output
 
 
-def test_logs_are_lines_for_people_or_for_programs(capsys: pytest.CaptureFixture[str]) -> None:
+def test_logs_are_text_or_json(capsys: pytest.CaptureFixture[str]) -> None:
     logs.configure(LogSettings(level="warning", format="json"))
     logs.LOG.info("too small to tell")
     try:
@@ -128,18 +128,18 @@ def test_logs_are_lines_for_people_or_for_programs(capsys: pytest.CaptureFixture
     except ValueError:
         logs.LOG.exception("it\nbroke")
     (line,) = capsys.readouterr().err.splitlines()
-    told = json.loads(line)
-    assert (told["level"], told["logger"], told["text"]) == ("error", "fiveways.serve", "it\nbroke")
-    assert "ValueError" in told["traceback"]
+    entry = json.loads(line)
+    assert (entry["level"], entry["logger"], entry["text"]) == ("error", "fiveways.serve", "it\nbroke")
+    assert "ValueError" in entry["traceback"]
     logs.configure(LogSettings())
     logs.LOG.info("hello\nyou")
     assert capsys.readouterr().err.endswith("INFO    fiveways.serve: hello\\nyou\n")
 
 
-def test_what_is_known_besides_has_keys_of_its_own(capsys: pytest.CaptureFixture[str]) -> None:
-    about = {"fields": {"peer": "ab12", "reason": 'two words, "quoted"\n', "text": "not this", "none": "", "count": 3}}
+def test_log_fields_are_keys(capsys: pytest.CaptureFixture[str]) -> None:
+    extra = {"fields": {"peer": "ab12", "reason": 'two words, "quoted"\n', "text": "not this", "none": "", "count": 3}}
     logs.configure(LogSettings(format="json"))
-    logs.LOG.warning("hello", extra=about)
+    logs.LOG.warning("hello", extra=extra)
     line = json.loads(capsys.readouterr().err)
     assert datetime.fromisoformat(line.pop("at")).tzinfo is not None
     assert line == {
@@ -151,19 +151,19 @@ def test_what_is_known_besides_has_keys_of_its_own(capsys: pytest.CaptureFixture
         "count": 3,
     }
     logs.configure(LogSettings())
-    logs.LOG.warning("hello", extra=about)
-    told = capsys.readouterr().err.partition("fiveways.serve: ")[2]
-    assert told == 'hello peer=ab12 reason="two words, \\"quoted\\"\\n" text="not this" count=3\n'
+    logs.LOG.warning("hello", extra=extra)
+    text = capsys.readouterr().err.partition("fiveways.serve: ")[2]
+    assert text == 'hello peer=ab12 reason="two words, \\"quoted\\"\\n" text="not this" count=3\n'
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-def test_it_ends_well_when_told_to(number: signal.Signals) -> None:
+def test_signal_stops_the_hub_with_exit_code_0(number: signal.Signals) -> None:
     with serving() as hub:
         hub.signal(number)
         assert hub.process.wait(timeout=PATIENCE) == 0
 
 
-def test_a_taken_port_is_named_with_a_way_out() -> None:
+def test_port_in_use_is_named_with_a_hint() -> None:
     with serving() as hub:
         port = hub.urls["health"].rpartition(":")[2].partition("/")[0]
         code, out, err = run("serve", "--port", port)
@@ -171,7 +171,7 @@ def test_a_taken_port_is_named_with_a_way_out() -> None:
     assert err == f"fiveways serve: port {port} is in use; choose another with --port, or 0 for any free port\n"
 
 
-def test_it_does_not_open_the_door_to_the_world_by_accident() -> None:
+def test_public_address_without_authentication_is_refused() -> None:
     code, out, err = run("serve", "--port", "0", "--host", "0.0.0.0")  # noqa: S104
     assert (code, out, err.count("\n")) == (1, "", 1)
     assert all(name in err for name in ("server.host", "[[auth.identity]]", "auth.anonymous"))
@@ -194,9 +194,9 @@ def test_it_does_not_open_the_door_to_the_world_by_accident() -> None:
         (["--set", "log.levl=info"], 2, "unknown setting log.levl; did you mean log.level?"),
     ],
 )
-def test_what_cannot_be_served_is_one_sentence(arguments: list[str], code: int, sentence: str) -> None:
-    found, out, err = run("serve", "--port", "0", *arguments)
-    assert (found, out, err.count("\n")) == (code, "", 1)
+def test_configuration_error_is_one_sentence(arguments: list[str], code: int, sentence: str) -> None:
+    exit_code, out, err = run("serve", "--port", "0", *arguments)
+    assert (exit_code, out, err.count("\n")) == (code, "", 1)
     assert sentence in err
 
 
@@ -205,10 +205,12 @@ def test_journal_path_that_is_a_file_is_one_sentence(tmp_path: Path) -> None:
     for path in (tmp_path / "file", tmp_path / "file" / "below"):
         code, out, err = run("serve", "--port", "0", "--journal", str(path))
         assert (code, out) == (1, "")
-        assert err == f"fiveways serve: journal.path is {path}, a file or below one; it must be a directory\n"
+        assert (
+            err == f"fiveways serve: journal.path is {path}, which is a file or below a file; it must be a directory\n"
+        )
 
 
-def test_only_those_come_in_who_are_known(config: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_unauthenticated_peers_are_refused(config: Path, capsys: pytest.CaptureFixture[str]) -> None:
     secret, token_file = str(config.parent / "bob.secret"), str(config.parent / "ann.token")
     with serving("--config", str(config)) as hub:
         for protocol in ("umq", "umq36", "lrpm", "lrpm?encoding=cbor"):
@@ -218,20 +220,20 @@ def test_only_those_come_in_who_are_known(config: Path, capsys: pytest.CaptureFi
             assert main(["call", url, "hub.ping", "--token", "wrong"]) == 1
             assert capsys.readouterr().err == "fiveways call: the hub does not know this token\n"
             assert main(["call", url, "hub.ping"]) == 1
-            said = capsys.readouterr().err
-            assert "authentication required: no token was given; give one with --token-file FILE or" in said
-            assert said.count("\n") == 1
+            message = capsys.readouterr().err
+            assert "authentication required: no token was given; give one with --token-file FILE or" in message
+            assert message.count("\n") == 1
         bob = ["--identity", "bob", "--secret-file", secret]
         assert main(["call", hub.url("lrpm"), "hub.ping", *bob]) == 0
         assert main(["check", hub.url("lrpm"), "--ping", *bob]) == 0
         capsys.readouterr()
         assert main(["call", hub.url("lrpm"), "math.add", *bob]) == 1
-        assert "refused" in capsys.readouterr().err
+        assert "permission denied" in capsys.readouterr().err
         assert run("call", hub.url("umq"), "hub.ping", FIVEWAYS_TOKEN=TOKEN)[0] == 0
         assert TOKEN not in hub.end()[1]
 
 
-def test_settings_are_read_again_on_hup_and_bad_ones_are_left(config: Path) -> None:
+def test_sighup_reloads_valid_settings_and_keeps_old_ones_otherwise(config: Path) -> None:
     with serving("--config", str(config)) as hub:
         config.write_text(CONFIG.replace("never", "nevr"), encoding="utf-8")
         hub.signal(signal.SIGHUP)
@@ -243,13 +245,13 @@ def test_settings_are_read_again_on_hup_and_bad_ones_are_left(config: Path) -> N
         assert main(["call", hub.url("lrpm"), "hub.ping"]) == 0
 
 
-def test_variables_and_flags_reach_the_hub() -> None:
+def test_variables_and_options_configure_the_hub() -> None:
     with serving("--set", "log.format=json", FIVEWAYS_LIMITS_MAX_TEXT="2000", FIVEWAYS_LOG_LEVEL="debug") as hub:
         assert main(["call", hub.url("umq"), "hub.echo", f'"{"x" * 1000}"']) == 0
         assert main(["call", hub.url("umq"), "hub.echo", f'"{"x" * 3000}"']) == 1
 
 
-def test_each_line_of_a_hub_that_speaks_json_is_an_object(config: Path) -> None:
+def test_json_log_lines_are_objects(config: Path) -> None:
     with serving("--config", str(config), "--set", "log.format=json", "--set", "log.level=debug") as hub:
         for protocol in ("umq", "nq", "nq+http"):
             assert main(["call", hub.url(protocol), "hub.ping", "--token", TOKEN]) == 0
@@ -266,8 +268,8 @@ def test_each_line_of_a_hub_that_speaks_json_is_an_object(config: Path) -> None:
     refused = [line for line in lines if line["text"].startswith("login refused")]
     assert {(line["protocol"], line["level"]) for line in refused} == {("umq", "warning"), ("nq", "warning")}
     assert {line["from"].rpartition(":")[0] for line in opened + refused} == {"127.0.0.1"}
-    (began,) = [line for line in lines if line["text"] == "the hub is running"]
-    assert (began["level"], began["pid"], began["version"]) == ("info", hub.process.pid, version("fiveways"))
-    assert f"//{began['host']}:{began['port']}/" in hub.url("umq").replace("localhost", "127.0.0.1")
+    (started,) = [line for line in lines if line["text"] == "the hub is running"]
+    assert (started["level"], started["pid"], started["version"]) == ("info", hub.process.pid, version("fiveways"))
+    assert f"//{started['host']}:{started['port']}/" in hub.url("umq").replace("localhost", "127.0.0.1")
     assert {"the hub is shutting down; draining open calls", "the hub has stopped"} <= {line["text"] for line in lines}
     assert not [secret for secret in (TOKEN, "wrong-one") if secret in err]

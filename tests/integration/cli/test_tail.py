@@ -1,4 +1,4 @@
-"""`fiveways tail`: the last messages, those that are wanted, and those that come."""
+"""`fiveways tail`: last messages, filters, and new messages."""
 
 import json
 import signal
@@ -19,16 +19,16 @@ def journal(tmp_path: Path) -> str:
     return str(a_day_at_the_hub().write(tmp_path / "journal"))
 
 
-def words(shown: str) -> list[list[str]]:
-    """What each line says, without the time."""
-    return [line.split()[1:] for line in shown.splitlines()]
+def words(output: str) -> list[list[str]]:
+    """Return the words of each line, without the time."""
+    return [line.split()[1:] for line in output.splitlines()]
 
 
-def rows(shown: str) -> list[dict[str, object]]:
-    return [json.loads(line) for line in shown.splitlines()]
+def rows(output: str) -> list[dict[str, object]]:
+    return [json.loads(line) for line in output.splitlines()]
 
 
-def test_a_message_is_one_readable_line(journal: str, said: Said) -> None:
+def test_message_is_one_line(journal: str, said: Said) -> None:
     lines = said("tail", journal, "--op", "7").splitlines()
     assert lines[0] == "00:00:00.003000 → umq/ws        caller         call      math.add #1 op=7 [2,3] 17 B"
     assert words("\n".join(lines[1:])) == [
@@ -38,7 +38,7 @@ def test_a_message_is_one_readable_line(journal: str, said: Said) -> None:
     ]
 
 
-def test_the_last_ones_are_shown(journal: str, said: Said) -> None:
+def test_last_messages_are_printed(journal: str, said: Said) -> None:
     assert len(said("tail", journal).splitlines()) == 10
     assert words(said("tail", journal, "-n", "1")) == [["→", "umq/ws", "caller", "close", "11", "Closing"]]
     everything = said("tail", journal, "-n", "1000").splitlines()
@@ -47,14 +47,14 @@ def test_the_last_ones_are_shown(journal: str, said: Said) -> None:
     assert said("tail", journal, "-n", "0") == ""
 
 
-def test_the_last_ones_are_looked_for_in_as_many_segments_as_it_takes(tmp_path: Path, said: Said) -> None:
+def test_last_messages_are_read_from_several_segments(tmp_path: Path, said: Said) -> None:
     story = Story()
     for number in range(5):
         story.heard("s", "umq", b"M%d\na\n" % number).write(tmp_path, number)
     other = Story("20250101T000000-bbbbbb").heard("old", "umq", b"M9\na\n")
     other.write(tmp_path)
     assert [row["id"] for row in rows(said("tail", str(tmp_path), "-n", "3", "--json"))] == ["2", "3", "4"]
-    # By their times, not by the names of their files.
+    # Runs are merged by time, not by file name.
     assert [row["id"] for row in rows(said("tail", str(tmp_path), "--json"))][:2] == ["0", "9"]
 
 
@@ -75,16 +75,16 @@ def test_the_last_ones_are_looked_for_in_as_many_segments_as_it_takes(tmp_path: 
         (["--kind", "nothing"], []),
     ],
 )
-def test_filters(options: list[str], expected: list[str] | None, journal: str, said: Said) -> None:
-    found = [row["kind"] for row in rows(said("tail", journal, "-n", "100", "--json", *options))]
-    assert found == expected if expected is not None else {"open", "close"} <= set(found)
+def test_filter_selects_messages(options: list[str], expected: list[str] | None, journal: str, said: Said) -> None:
+    kinds = [row["kind"] for row in rows(said("tail", journal, "-n", "100", "--json", *options))]
+    assert kinds == expected if expected is not None else {"open", "close"} <= set(kinds)
 
 
-def test_json_is_for_programs(journal: str, said: Said) -> None:
+def test_json_has_all_fields(journal: str, said: Said) -> None:
     (row,) = rows(said("tail", journal, "--kind", "failure", "--json"))
     assert row["time"] == "2026-01-01T00:00:00.015000Z"
-    told = {key: row[key] for key in ("run", "direction", "id", "method", "status", "reason", "code", "body")}
-    assert told == {
+    fields = {key: row[key] for key in ("run", "direction", "id", "method", "status", "reason", "code", "body")}
+    assert fields == {
         "run": RUN,
         "direction": "out",
         "id": "2",
@@ -96,16 +96,16 @@ def test_json_is_for_programs(journal: str, said: Said) -> None:
     }
 
 
-def test_nothing_that_moves_the_cursor_reaches_the_terminal(journal: str, said: Said) -> None:
+def test_control_characters_are_escaped(journal: str, said: Said) -> None:
     for options in ([], ["--raw"], ["--json"], ["--json", "--raw"]):
-        shown = said("tail", journal, "-n", "100", *options)
-        assert all(line.isprintable() for line in shown.splitlines())
+        output = said("tail", journal, "-n", "100", *options)
+        assert all(line.isprintable() for line in output.splitlines())
     (line,) = said("tail", journal, "--session", "foe", "--kind", "call").splitlines()
     assert "\\x1b[2Jboo" in line
     assert "\\u202e" in line
 
 
-def test_raw_frames_are_as_they_are(journal: str, said: Said) -> None:
+def test_raw_prints_payloads(journal: str, said: Said) -> None:
     assert (
         said("tail", journal, "--op", "7", "--raw", "-n", "4")
         .splitlines()[0]
@@ -115,16 +115,16 @@ def test_raw_frames_are_as_they_are(journal: str, said: Said) -> None:
     assert 'op=n8 - [{"t":"math-add","r":"k1","d":[1,1]},{"i":"b1"}]' in batch
 
 
-def test_what_cannot_be_read_says_why(tmp_path: Path, said: Said) -> None:
+def test_unreadable_frame_has_a_reason(tmp_path: Path, said: Said) -> None:
     story = Story().heard("s", "lrpm-json", b"[40").heard("s", "umq", b"R1\nabc", size=100)
     story.heard("s", "lrpm-json", None, size=100).write(tmp_path)
-    shown = said("tail", str(tmp_path)).splitlines()
-    assert "unreadable" in shown[0]
-    assert shown[1].endswith("result     #1 (cut) 100 B")
-    assert shown[2].endswith("payload left out 100 B")
+    output = said("tail", str(tmp_path)).splitlines()
+    assert "unreadable" in output[0]
+    assert output[1].endswith("result     #1 (cut) 100 B")
+    assert output[2].endswith("payload left out 100 B")
 
 
-def test_a_terminal_gets_colours_and_no_line_is_too_long(tmp_path: Path) -> None:
+def test_terminal_lines_are_coloured_and_truncated(tmp_path: Path) -> None:
     body = b'"' + "ü".encode() * 400 + b'"'
     story = Story().heard("s", "lrpm-json", b'[40,1,"a.b",%b,{}]' % body)
     story.said("s", "lrpm-json", b'[20,40,1,"app.err.failed","no luck",{}]').write(tmp_path)
@@ -137,7 +137,7 @@ def test_a_terminal_gets_colours_and_no_line_is_too_long(tmp_path: Path) -> None
     assert "raised" in second
 
 
-def test_what_comes_is_shown_once_until_ctrl_c(tmp_path: Path) -> None:
+def test_follow_prints_new_messages_once_until_ctrl_c(tmp_path: Path) -> None:
     written = Written(tmp_path)
     written.hear(b'[40,0,"a.b",null,{}]')
     written.turn()
@@ -145,35 +145,35 @@ def test_what_comes_is_shown_once_until_ctrl_c(tmp_path: Path) -> None:
         pass
     process = hubs.start("tail", str(tmp_path), "-f", "--json", "--kind", "call")
     assert process.stdout is not None
-    found = [json.loads(process.stdout.readline())["id"]]
+    ids = [json.loads(process.stdout.readline())["id"]]
     for number in range(1, 300):
         written.hear(b'[40,%d,"a.b",null,{}]' % number)
         written.turn()
         if number == 150:
-            found += [json.loads(process.stdout.readline())["id"] for _ in range(100)]
+            ids += [json.loads(process.stdout.readline())["id"] for _ in range(100)]
     written.stop()
-    again = Written(tmp_path, run="20260101T000001-bbbbbb")
-    again.track().record_received(1, Packet(b'[40,300,"a.b",null,{}]'), "")
-    again.stop()
-    while len(found) < 301:
-        found.append(json.loads(process.stdout.readline())["id"])
+    second_run = Written(tmp_path, run="20260101T000001-bbbbbb")
+    second_run.track().record_received(1, Packet(b'[40,300,"a.b",null,{}]'), "")
+    second_run.stop()
+    while len(ids) < 301:
+        ids.append(json.loads(process.stdout.readline())["id"])
     process.send_signal(signal.SIGINT)
     rest, err = process.communicate(timeout=hubs.PATIENCE)
     assert (process.returncode, rest, err) == (0, "", "")
-    assert found == [str(number) for number in range(301)]
+    assert ids == [str(number) for number in range(301)]
 
 
 @pytest.mark.parametrize(
     ("arguments", "sentence"),
     [
-        (["nowhere"], "fiveways tail: there is no directory nowhere"),
-        (["."], "fiveways tail: there is no journal in .: it holds no segments"),
+        (["nowhere"], "fiveways tail: directory nowhere does not exist"),
+        (["."], "fiveways tail: there is no journal in .: it has no segments"),
         (["file"], "fiveways tail: file is a file, not the directory of a journal"),
         (["--method", "a..b"], "fiveways tail: "),
-        (["--op", "1 2"], "fiveways tail: '1 2' is no operation"),
+        (["--op", "1 2"], "fiveways tail: '1 2' is not an operation id"),
     ],
 )
-def test_trouble_is_one_sentence(
+def test_error_is_one_sentence(
     arguments: list[str], sentence: str, said: Said, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -183,7 +183,7 @@ def test_trouble_is_one_sentence(
     assert said.err.count("\n") == 1
 
 
-def test_a_reader_who_has_enough_ends_it(journal: str) -> None:
+def test_closed_stdout_ends_follow(journal: str) -> None:
     process = hubs.start("tail", journal, "-f", "-n", "100")
     assert process.stdout is not None
     process.stdout.readline()
@@ -196,7 +196,7 @@ def test_a_reader_who_has_enough_ends_it(journal: str) -> None:
 
 
 @pytest.mark.parametrize("encoding", ["ascii", "latin-1"])
-def test_terminal_that_cannot_show_arrows_gets_ascii(journal: str, encoding: str) -> None:
+def test_limited_encoding_gets_ascii(journal: str, encoding: str) -> None:
     code, out, err = hubs.run("tail", journal, PYTHONIOENCODING=encoding)
     assert (code, err) == (0, "")
     assert " > " in out

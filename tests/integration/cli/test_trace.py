@@ -1,4 +1,4 @@
-"""`fiveways trace`: both legs of one operation, and where the time went."""
+"""`fiveways trace`: the messages and the latency of one operation."""
 
 import json
 from pathlib import Path
@@ -19,11 +19,11 @@ def journal(tmp_path: Path) -> str:
 
 
 def traced(said: Said, *arguments: str) -> dict[str, Any]:
-    found: dict[str, Any] = json.loads(said("trace", *arguments, "--json"))
-    return found
+    summary: dict[str, Any] = json.loads(said("trace", *arguments, "--json"))
+    return summary
 
 
-def test_a_call_is_shown_with_both_legs_and_all_times(journal: str, said: Said) -> None:
+def test_call_is_shown_with_all_messages_and_times(journal: str, said: Said) -> None:
     lines = said("trace", "7", journal).splitlines()
     assert lines[0] == f"operation 7, math.add: result after 10.000 ms, run {RUN} on here, 2026-01-01"
     assert lines[1:4] == [
@@ -40,24 +40,24 @@ def test_a_call_is_shown_with_both_legs_and_all_times(journal: str, said: Said) 
     ]
 
 
-def test_a_call_in_json(journal: str, said: Said) -> None:
-    found = traced(said, "7", journal)
-    frames = found.pop("frames")
+def test_json_has_summary_and_frames(journal: str, said: Said) -> None:
+    summary = traced(said, "7", journal)
+    frames = summary.pop("frames")
     assert [(row["seq"], row["kind"], row["body"]) for row in frames] == [
         (3, "call", [2, 3]),
         (4, "call", [2, 3]),
         (5, "result", 5),
         (6, "result", 5),
     ]
-    party = {"peer": None, "transport": "ws"}
-    assert found == {
+    common = {"peer": None, "transport": "ws"}
+    assert summary == {
         "run": RUN,
         "op": "7",
         "kind": "call",
         "method": "math.add",
         "outcome": "result",
-        "caller": {"session": "caller", "protocol": "umq", **party},
-        "callees": [{"session": "callee", "protocol": "lrpm-json", **party}],
+        "caller": {"session": "caller", "protocol": "umq", **common},
+        "callees": [{"session": "callee", "protocol": "lrpm-json", **common}],
         "attempts": 1,
         "answers": 1,
         "forwards": 1,
@@ -76,11 +76,11 @@ def test_a_call_in_json(journal: str, said: Said) -> None:
     }
 
 
-def test_attempts_acceptance_parts_and_repeats_are_told(tmp_path: Path, said: Said) -> None:
+def test_attempts_forwards_and_parts_are_counted(tmp_path: Path, said: Said) -> None:
     story = Story()
-    ask = b'{"t":"a-b","r":"k1","d":1}'
-    story.heard("q.1", "nq", ask, "n1", peer="q").said("q.1", "nq", b'{"a":"b1","i":"k1"}', "n1", peer="q")
-    story.heard("q.2", "nq", ask, "n1", peer="q")
+    request = b'{"t":"a-b","r":"k1","d":1}'
+    story.heard("q.1", "nq", request, "n1", peer="q").said("q.1", "nq", b'{"a":"b1","i":"k1"}', "n1", peer="q")
+    story.heard("q.2", "nq", request, "n1", peer="q")
     story.said("w1", "lrpm-json", b'[40,1,"a.b",1,{}]', "n1").said("w2", "lrpm-json", b'[40,2,"a.b",1,{}]', "n1")
     story.heard("w2", "lrpm-json", b'[20,40,2,"app.err.failed","no luck",{}]', "n1")
     story.said("q.2", "nq", b'{"a":"b1","i":"k1","d":1,"n":1}', "n1", peer="q")
@@ -88,47 +88,50 @@ def test_attempts_acceptance_parts_and_repeats_are_told(tmp_path: Path, said: Sa
         "q.2", "nq", b'{"a":"b1","i":"k1","n":2,"f":0,"e":{"type":"app","fatal":true,"text":"no luck"}}', "n1", peer="q"
     )
     story.write(tmp_path)
-    found = traced(said, "n1", str(tmp_path))
-    counted = {key: found[key] for key in ("attempts", "forwards", "returns", "parts", "answers", "outcome")}
-    assert counted == {"attempts": 2, "forwards": 2, "returns": 1, "parts": 1, "answers": 1, "outcome": "failed"}
-    assert found["accepted_at"] == BEGAN + STEP
-    assert [each["session"] for each in found["callees"]] == ["w1", "w2"]
-    shown = said("trace", "n1", str(tmp_path))
-    assert "2 attempts, 2 forwards, 1 return, 1 part, 1 answer" in shown
-    # Of several, each step says whose it is.
-    assert "hub → callee     call      a.b #2 w2 1" in shown
+    summary = traced(said, "n1", str(tmp_path))
+    counts = {key: summary[key] for key in ("attempts", "forwards", "returns", "parts", "answers", "outcome")}
+    assert counts == {"attempts": 2, "forwards": 2, "returns": 1, "parts": 1, "answers": 1, "outcome": "failed"}
+    assert summary["accepted_at"] == BEGAN + STEP
+    assert [callee["session"] for callee in summary["callees"]] == ["w1", "w2"]
+    output = said("trace", "n1", str(tmp_path))
+    assert "2 attempts, 2 forwards, 1 return, 1 part, 1 answer" in output
+    # With more than two sessions, each line names its session.
+    assert "hub → callee     call      a.b #2 w2 1" in output
 
 
 @pytest.mark.parametrize(("frame", "outcome"), [(b"[21,1,{}]", "cancelled"), (None, "unanswered")])
-def test_a_call_without_an_answer(frame: bytes | None, outcome: str, tmp_path: Path, said: Said) -> None:
+def test_call_without_response_has_no_latency(frame: bytes | None, outcome: str, tmp_path: Path, said: Said) -> None:
     story = Story().heard("s", "lrpm-json", b'[40,1,"a.b",1,{}]', "1")
     if frame is not None:
         story.heard("s", "lrpm-json", frame, "1")
-    found = traced(said, "1", str(story.write(tmp_path)))
-    assert (found["outcome"], found["latency_ns"], found["callees"]) == (outcome, None, [])
+    summary = traced(said, "1", str(story.write(tmp_path)))
+    assert (summary["outcome"], summary["latency_ns"], summary["callees"]) == (outcome, None, [])
     assert f"a.b: {outcome}, run" in said("trace", "1", str(tmp_path))
 
 
-def test_a_publication_shows_who_got_it(journal: str, said: Said) -> None:
-    found = traced(said, "p1", journal)
-    assert (found["kind"], found["topic"], found["publisher"]["session"]) == ("publication", "news", "caller")
-    told = [(each["session"], each["latency_ns"], each["copies"], each["dropped"]) for each in found["subscribers"]]
-    assert told == [("first", STEP, 1, 0), ("second", 2 * STEP, 1, 0), ("third", None, 0, 1)]
-    shown = said("trace", "p1", journal)
-    assert "2 got it, 1 dropped" in shown
-    assert "subscriber second  lrpm-json/ws  after 2.000 ms" in shown
-    assert "hub → subscriber drop      news third the peer reads too slowly" in shown
+def test_publication_shows_delivery_to_subscribers(journal: str, said: Said) -> None:
+    summary = traced(said, "p1", journal)
+    assert (summary["kind"], summary["topic"], summary["publisher"]["session"]) == ("publication", "news", "caller")
+    subscribers = [
+        (subscriber["session"], subscriber["latency_ns"], subscriber["copies"], subscriber["dropped"])
+        for subscriber in summary["subscribers"]
+    ]
+    assert subscribers == [("first", STEP, 1, 0), ("second", 2 * STEP, 1, 0), ("third", None, 0, 1)]
+    output = said("trace", "p1", journal)
+    assert "2 subscribers received it, 1 events dropped" in output
+    assert "subscriber second  lrpm-json/ws  after 2.000 ms" in output
+    assert "hub → subscriber drop      news third the peer reads too slowly" in output
 
 
-def test_one_message_of_a_batch_is_shown_without_the_others(journal: str, said: Said) -> None:
+def test_other_messages_of_a_frame_are_not_shown(journal: str, said: Said) -> None:
     assert [row["id"] for row in traced(said, "n8", journal)["frames"]] == ["k1", "k1"]
 
 
-def test_of_several_runs_the_latest_is_shown_and_the_others_are_named(tmp_path: Path, said: Said) -> None:
+def test_latest_run_is_shown_and_others_are_named(tmp_path: Path, said: Said) -> None:
     directory = a_day_at_the_hub().write(tmp_path)
     a_day_at_the_hub(LATER, BEGAN + 86_400_000 * STEP).write(directory)
     assert traced(said, "7", str(directory))["run"] == LATER
-    assert said.err == (f"fiveways trace: the latest run with an operation 7 is {LATER}; --run shows that of {RUN}\n")
+    assert said.err == f"fiveways trace: showing operation 7 of the latest run, {LATER}; --run selects another: {RUN}\n"
     assert traced(said, "7", str(directory), "--run", RUN)["run"] == RUN
     assert said.err == ""
 
@@ -136,18 +139,20 @@ def test_of_several_runs_the_latest_is_shown_and_the_others_are_named(tmp_path: 
 @pytest.mark.parametrize(
     ("arguments", "code", "sentence"),
     [
-        (["99"], 1, "there is no operation 99 in"),
-        (["7", "--run", "other"], 1, "there is no operation 7 in run other in"),
-        (["1 2"], 2, "'1 2' is no operation"),
+        (["99"], 1, "operation 99 not found in"),
+        (["7", "--run", "other"], 1, "operation 7 not found in run other in"),
+        (["1 2"], 2, "'1 2' is not an operation id"),
     ],
 )
-def test_what_is_not_there_is_told(arguments: list[str], code: int, sentence: str, journal: str, said: Said) -> None:
+def test_unknown_operation_is_an_error(
+    arguments: list[str], code: int, sentence: str, journal: str, said: Said
+) -> None:
     said("trace", arguments[0], journal, *arguments[1:], code=code)
     assert said.err.startswith(f"fiveways trace: {sentence}")
     assert said.err.count("\n") == 1
 
 
-def test_hostile_names_do_nothing_to_the_terminal(tmp_path: Path, said: Said) -> None:
+def test_control_characters_are_escaped(tmp_path: Path, said: Said) -> None:
     story = Story().heard("s\x1b[2J", "umq", b"M1\n\x1b[2Jx\n\x07", "1", peer="\x1b]0;boo\x07", node="\x9b2J")
     story.mark("t", "umq", "drop", "p2", reason="\x1b", channel="\x1b[2J").write(tmp_path)
     for op in ("1", "p2"):
@@ -155,7 +160,7 @@ def test_hostile_names_do_nothing_to_the_terminal(tmp_path: Path, said: Said) ->
             assert all(line.isprintable() for line in said("trace", op, str(tmp_path), *options).splitlines())
 
 
-def test_a_terminal_is_not_too_narrow(journal: str) -> None:
+def test_terminal_output_is_coloured(journal: str) -> None:
     with Terminal("trace", "7", journal) as terminal:
         assert terminal.end() == 0
     assert "callee" in terminal.shown

@@ -58,11 +58,14 @@ async def test_topics_are_published_and_subscribed_at_a_broker(broker: RunningBr
 def test_commands_that_a_broker_does_not_support_are_refused() -> None:
     url = "mqtt-rpc+mqtt://localhost:1"
     for arguments, sentence in (
-        (("push", url, "q", "1"), "a broker is only called, published to and subscribed to"),
-        (("call", url, "a.b", "--verbose"), "nothing is told on the way"),
-        (("call", url, "a.b", "--attach", "x"), "has no attachments"),
+        (("push", url, "q", "1"), "an MQTT broker supports only call, publish and subscribe"),
+        (("call", url, "a.b", "--verbose"), "does not support --verbose"),
+        (("call", url, "a.b", "--attach", "x"), "does not support attachments"),
         (("call", "mqtt-rpc+tcp://h", "a.b"), "is no way to a broker"),
-        (("call", "lrpm+ws://localhost:1", "a.b", "--schema", "x"), "--schema is for services behind a broker"),
+        (
+            ("call", "lrpm+ws://localhost:1", "a.b", "--schema", "x"),
+            "--schema is only for services behind an MQTT broker",
+        ),
         (("call", url, "a.b", "--schema", "no-such-file"), "no-such-file"),
     ):
         code, out, err = hubs.run(*arguments)

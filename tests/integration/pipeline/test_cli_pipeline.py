@@ -97,7 +97,7 @@ def test_sql_limit_truncates_rows_with_a_note(out: Path, capfd: pytest.CaptureFi
     assert main(["sql", "select op from calls", "--out", str(out), "--limit", "5"]) == 0
     shown = capfd.readouterr()
     assert len(shown.out.splitlines()) == 5
-    assert shown.err == "fiveways sql: the first 5 rows; --limit 0 shows all\n"
+    assert shown.err == "fiveways sql: only the first 5 rows are shown; --limit 0 shows all\n"
 
 
 @pytest.mark.usefixtures("shared_spark")
@@ -109,7 +109,7 @@ def test_sql_limit_truncates_rows_with_a_note(out: Path, capfd: pytest.CaptureFi
         ("select * from slo, sloo", "no table 'sloo' in", 1),
         ("selct 1", "selct", 1),
         ("select * from nowhere", "nowhere", 1),
-        ("", "no query", 2),
+        ("", "the query is empty", 2),
     ],
 )
 def test_invalid_query_gives_one_line_error(

@@ -1,4 +1,4 @@
-"""Fixtures of all tests of the command line."""
+"""Fixtures for tests of the command line."""
 
 from tests.support.cli_fixtures import clean, said
 

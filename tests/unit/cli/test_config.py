@@ -19,18 +19,18 @@ def file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return path
 
 
-def test_a_good_file_is_called_good(file: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_valid_file_is_accepted(file: Path, capsys: pytest.CaptureFixture[str]) -> None:
     file.chmod(0o644)
     assert main(["config", "check", str(file)]) == 0
-    shown = capsys.readouterr()
-    assert shown.out == f"{file} is good; with the environment it sets 2 settings\n"
-    assert "every user of this machine can read it" in shown.err
+    output = capsys.readouterr()
+    assert output.out == f"{file} is valid; with the environment it sets 2 settings\n"
+    assert "every user of this machine can read it" in output.err
     file.write_text("[log]\nlevel = 'debug'\n", encoding="utf-8")
     assert main(["config", "check", str(file)]) == 0
-    assert capsys.readouterr().out == f"{file} is good; with the environment it sets 1 setting\n"
+    assert capsys.readouterr().out == f"{file} is valid; with the environment it sets 1 setting\n"
 
 
-def test_a_bad_file_is_told_with_its_line(file: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_error_in_file_names_the_line(file: Path, capsys: pytest.CaptureFixture[str]) -> None:
     file.write_text("[log]\nlevl = 'debug'\n", encoding="utf-8")
     assert main(["config", "check", str(file)]) == 1
     sentence = f"fiveways config: {file}, line 2: unknown setting log.levl; did you mean log.level?\n"
@@ -42,10 +42,10 @@ def test_all_settings_are_shown_with_their_source(
 ) -> None:
     monkeypatch.setenv("FIVEWAYS_SERVER_PORT", "7501")
     assert main(["config", "show", str(file)]) == 0
-    shown = capsys.readouterr().out
-    assert "port = 7501  # FIVEWAYS_SERVER_PORT" in shown
-    assert f'level = "debug"  # {file}, line 5' in shown
-    assert STRONG not in shown
+    output = capsys.readouterr().out
+    assert "port = 7501  # FIVEWAYS_SERVER_PORT" in output
+    assert f'level = "debug"  # {file}, line 5' in output
+    assert STRONG not in output
     assert main(["config", "show", "--docs"]) == 0
     assert "# Port for WebSocket and HTTP; 0 is any free port." in capsys.readouterr().out
 
@@ -57,8 +57,8 @@ def test_weak_tokens_are_refused_unless_a_setting_allows_them(
     identity = f"[[auth.identity]]\nname = 'a'\n{key} = 'hidden'\n"
     file.write_text(identity, encoding="utf-8")
     assert main(["config", "check", str(file)]) == 1
-    shown = capsys.readouterr().err
-    assert f"{file}: the {key} of 'a' has about 13 bits but needs 128" in shown
-    assert "hidden" not in shown
+    output = capsys.readouterr().err
+    assert f"{file}: the {key} of 'a' has about 13 bits, and should have 128" in output
+    assert "hidden" not in output
     file.write_text(f"[auth]\nallow_weak_tokens = true\n{identity}", encoding="utf-8")
     assert main(["config", "check", str(file)]) == 0

@@ -1,4 +1,4 @@
-"""The files of saved contexts."""
+"""Storage of saved contexts."""
 
 import os
 import threading
@@ -61,24 +61,24 @@ def test_readers_never_see_a_half_written_context(home: Path) -> None:
             context_store.save("prod", context)
 
     writers = [threading.Thread(target=write, args=(context,)) for context in contexts]
-    for each in writers:
-        each.start()
+    for writer in writers:
+        writer.start()
     try:
         assert {context_store.load("prod") for _ in range(200)} <= set(contexts)
     finally:
         stop.set()
-        for each in writers:
-            each.join()
+        for writer in writers:
+            writer.join()
     assert [path.name for path in home.iterdir()] == ["prod.toml"]
 
 
 def test_concurrent_commands_lose_no_context() -> None:
     names = [f"c{number}" for number in range(20)]
     threads = [threading.Thread(target=context_store.save, args=(name, SavedContext(URL))) for name in names]
-    for each in threads:
-        each.start()
-    for each in threads:
-        each.join()
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
     assert context_store.names() == sorted(names)
 
 

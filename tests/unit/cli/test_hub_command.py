@@ -1,4 +1,4 @@
-"""The parameters that a hub command takes from a saved context."""
+"""Parameters of hub commands with saved contexts."""
 
 from pathlib import Path
 from typing import Any
@@ -22,33 +22,33 @@ def saved(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     context_store.save("broker", SAVED)
 
 
-def parsed(command: str, *arguments: str) -> dict[str, Any]:
+def parse(command: str, *arguments: str) -> dict[str, Any]:
     with PROGRAM.commands[command].make_context(command, list(arguments)) as context:
-        found: dict[str, Any] = context.params
-        return found
+        params: dict[str, Any] = context.params
+        return params
 
 
 def test_parameters_that_were_not_given_come_from_the_context() -> None:
-    found = parsed("call", "broker", "SayHello")
-    assert (found["url"], found["method"], found["body"]) == (SAVED.url, "SayHello", None)
-    assert (found["identity"], found["secret_file"], found["token_file"]) == ("me", Path("/s"), None)
-    assert found["schema"] == [Path("/a.binpb"), Path("/b.binpb")]
-    assert "schema" not in parsed("publish", "broker", "topic")
+    params = parse("call", "broker", "SayHello")
+    assert (params["url"], params["method"], params["body"]) == (SAVED.url, "SayHello", None)
+    assert (params["identity"], params["secret_file"], params["token_file"]) == ("me", Path("/s"), None)
+    assert params["schema"] == [Path("/a.binpb"), Path("/b.binpb")]
+    assert "schema" not in parse("publish", "broker", "topic")
 
 
 def test_given_schema_and_credentials_replace_those_of_the_context() -> None:
-    found = parsed("call", "broker", "SayHello", "--schema", "c.binpb", "--token", "t")
-    assert [str(path) for path in found["schema"]] == ["c.binpb"]
-    assert (found["token"], found["identity"], found["secret_file"]) == ("t", "", None)
+    params = parse("call", "broker", "SayHello", "--schema", "c.binpb", "--token", "t")
+    assert [str(path) for path in params["schema"]] == ["c.binpb"]
+    assert (params["token"], params["identity"], params["secret_file"]) == ("t", "", None)
 
 
 def test_url_takes_nothing_from_the_default_context() -> None:
     context_store.make_default("broker")
-    found = parsed("call", "umq+ws://hub", "method")
-    assert (found["url"], found["identity"], list(found["schema"] or ())) == ("umq+ws://hub", "", [])
-    assert parsed("call", "method")["identity"] == "me"
+    params = parse("call", "umq+ws://hub", "method")
+    assert (params["url"], params["identity"], list(params["schema"] or ())) == ("umq+ws://hub", "", [])
+    assert parse("call", "method")["identity"] == "me"
 
 
 def test_check_falls_back_to_the_local_hub() -> None:
-    assert parsed("check")["url"] == "http://localhost:7500"
-    assert parsed("check", "broker")["url"] == SAVED.url
+    assert parse("check")["url"] == "http://localhost:7500"
+    assert parse("check", "broker")["url"] == SAVED.url

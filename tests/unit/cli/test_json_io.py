@@ -1,4 +1,4 @@
-"""JSON in, JSON out."""
+"""JSON arguments and JSON output."""
 
 import io
 import sys
@@ -11,7 +11,7 @@ from fiveways.cli.json_io import parse_json_argument, print_value, read_file
 
 
 class Output(io.TextIOWrapper):
-    """Standard output that may be a terminal."""
+    """Standard output that can be a terminal."""
 
     def __init__(self, *, is_terminal: bool) -> None:
         self.written = io.BytesIO()
@@ -22,7 +22,7 @@ class Output(io.TextIOWrapper):
         return self.is_terminal
 
 
-def shown(monkeypatch: pytest.MonkeyPatch, value: object, *, raw: bool = False, is_terminal: bool = False) -> bytes:
+def printed(monkeypatch: pytest.MonkeyPatch, value: object, *, raw: bool = False, is_terminal: bool = False) -> bytes:
     output = Output(is_terminal=is_terminal)
     monkeypatch.setattr(sys, "stdout", output)
     print_value(value, raw=raw)
@@ -41,7 +41,7 @@ def shown(monkeypatch: pytest.MonkeyPatch, value: object, *, raw: bool = False, 
         ('{"a": {"b": 1e3}}', {"a": {"b": 1000.0}}),
     ],
 )
-def test_an_argument_is_json(argument: str | None, value: object) -> None:
+def test_argument_is_parsed_as_json(argument: str | None, value: object) -> None:
     assert parse_json_argument(argument) == value
 
 
@@ -53,17 +53,17 @@ def test_json_comes_from_standard_input_or_a_file(monkeypatch: pytest.MonkeyPatc
 
 
 @pytest.mark.parametrize("argument", ["hello", "", "[1", "nan", "'a'", '{"$number": 1}', '"\udcff"'])
-def test_what_is_no_json_is_wrong_usage(argument: str) -> None:
+def test_argument_that_is_not_json_is_usage_error(argument: str) -> None:
     with pytest.raises(UsageError) as caught:
         parse_json_argument(argument)
-    assert str(caught.value).startswith(f"{argument!r} is no JSON: ")
+    assert str(caught.value).startswith(f"{argument!r} is not JSON: ")
     assert """'"hello"'""" in str(caught.value)
 
 
-def test_a_file_that_is_no_json_is_named(tmp_path: Path) -> None:
+def test_error_in_file_names_the_file(tmp_path: Path) -> None:
     path = tmp_path / "bad.json"
     path.write_text("hello", encoding="utf-8")
-    with pytest.raises(UsageError, match=r"bad\.json is no JSON"):
+    with pytest.raises(UsageError, match=r"bad\.json is not JSON"):
         parse_json_argument(f"@{path}")
     with pytest.raises(UsageError, match=r"missing\.json cannot be read: No such file"):
         read_file(tmp_path / "missing.json")
@@ -78,19 +78,19 @@ VALUES: list[tuple[object, bytes, bytes]] = [
 
 
 @pytest.mark.parametrize(("value", "line", "raw"), VALUES)
-def test_a_program_gets_one_compact_line(
+def test_output_without_terminal_is_one_compact_line(
     monkeypatch: pytest.MonkeyPatch, value: object, line: bytes, raw: bytes
 ) -> None:
-    assert shown(monkeypatch, value) == line
-    assert shown(monkeypatch, value, raw=True) == raw
-    assert shown(monkeypatch, value, raw=True, is_terminal=True) == raw
+    assert printed(monkeypatch, value) == line
+    assert printed(monkeypatch, value, raw=True) == raw
+    assert printed(monkeypatch, value, raw=True, is_terminal=True) == raw
 
 
-def test_a_person_gets_colours_and_lines(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_output_on_terminal_is_coloured_and_formatted(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TERM", "xterm-256color")
     monkeypatch.delenv("NO_COLOR", raising=False)
-    text = shown(monkeypatch, {"a": [1, "x\x1b[31m"]}, is_terminal=True).decode()
+    text = printed(monkeypatch, {"a": [1, "x\x1b[31m"]}, is_terminal=True).decode()
     assert text.count("\n") > 3
     assert "\x1b[" in text
-    # What a peer wrote cannot paint the terminal.
+    # Escape sequences from a peer must not reach the terminal.
     assert "\\u001b[31m" in text

@@ -1,4 +1,4 @@
-"""What a method tells on the way, in words and numbers."""
+"""Notes and progress of pending calls as text."""
 
 import pytest
 
@@ -8,7 +8,7 @@ from fiveways.client.pending_call import Note
 
 
 @pytest.mark.parametrize(
-    ("value", "share"),
+    ("value", "fraction"),
     [
         (0, NoteFraction(0, 1)),
         (0.25, NoteFraction(0.25, 1)),
@@ -33,12 +33,12 @@ from fiveways.client.pending_call import Note
         ("half", None),
     ],
 )
-def test_a_share_is_a_number_or_two(value: object, share: NoteFraction | None) -> None:
-    assert parse_fraction(value) == share
+def test_fraction_is_a_number_or_a_pair(value: object, fraction: NoteFraction | None) -> None:
+    assert parse_fraction(value) == fraction
 
 
 @pytest.mark.parametrize(
-    ("note", "words"),
+    ("note", "text"),
     [
         (Note("note", 0.5, "page 5"), "page 5"),
         (Note("note", 0.5), ""),
@@ -49,8 +49,8 @@ def test_a_share_is_a_number_or_two(value: object, share: NoteFraction | None) -
         (Note("note", "x" * 300), "x" * 200 + "..."),
     ],
 )
-def test_a_note_is_one_line(note: Note, words: str) -> None:
-    assert note_text(note) == words
+def test_note_text_is_one_line(note: Note, text: str) -> None:
+    assert note_text(note) == text
 
 
 @pytest.mark.parametrize(
@@ -63,17 +63,17 @@ def test_a_note_is_one_line(note: Note, words: str) -> None:
         (Note("note"), "note"),
     ],
 )
-def test_a_line_says_what_kind_of_note_it_is(note: Note, line: str) -> None:
+def test_note_line_begins_with_the_kind(note: Note, line: str) -> None:
     assert note_line(note) == line
 
 
-@pytest.mark.parametrize(("verbose", "told"), [(False, ["warning: x"]), (True, [*map("{}: x".format, NOTE_KINDS)])])
-def test_programs_hear_warnings_and_only_if_they_ask_the_rest(
-    verbose: bool, told: list[str], capsys: pytest.CaptureFixture[str]
+@pytest.mark.parametrize(("verbose", "lines"), [(False, ["warning: x"]), (True, [*map("{}: x".format, NOTE_KINDS)])])
+def test_note_lines_show_warnings_and_all_notes_if_verbose(
+    verbose: bool, lines: list[str], capsys: pytest.CaptureFixture[str]
 ) -> None:
-    with NoteLines("fiveways call", verbose=verbose) as lines:
+    with NoteLines("fiveways call", verbose=verbose) as display:
         for kind in NOTE_KINDS:
-            lines.show_note(Note(kind, None, "x"))
+            display.show_note(Note(kind, None, "x"))
     out, err = capsys.readouterr()
     assert out == ""
-    assert err.splitlines() == [f"fiveways call: {each}".replace(" warn:", " warning:") for each in told]
+    assert err.splitlines() == [f"fiveways call: {line}".replace(" warn:", " warning:") for line in lines]

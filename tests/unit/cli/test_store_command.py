@@ -19,19 +19,19 @@ def store(tmp_path: Path) -> Path:
     return path
 
 
-HELD = "1 peers, 0 lines about requests, 2 jobs in queues, 1 retained values"
-LEFT = "1 peers, 0 lines about requests, 1 jobs in queues, 1 retained values"
+HELD = "1 peers, 0 request records, 2 jobs in queues, 1 retained values"
+INTACT = "1 peers, 0 request records, 1 jobs in queues, 1 retained values"
 
 
-def test_check_of_a_good_store_ends_with_0(store: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_check_of_intact_store_returns_0(store: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["store", "check", str(store)]) == 0
     assert capsys.readouterr().out == f"{store} is ok: {HELD}\n"
     assert main(["store", "repair", str(store), "--yes"]) == 0
-    assert capsys.readouterr().out == f"{store} is ok, nothing is to be repaired: {HELD}\n"
+    assert capsys.readouterr().out == f"{store} is ok, no repair is needed: {HELD}\n"
     assert sorted(path.name for path in store.parent.iterdir()) == ["hub.db", "hub.db-state"]
 
 
-def test_check_lists_the_damage_and_ends_with_1(store: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_check_of_damaged_store_lists_damage_and_returns_1(store: Path, capsys: pytest.CaptureFixture[str]) -> None:
     sql("UPDATE item SET word = x'00' WHERE number = 2", "DELETE FROM retained")(store)
     assert main(["store", "check", str(store)]) == 1
     assert capsys.readouterr().out.splitlines() == [
@@ -39,30 +39,30 @@ def test_check_lists_the_damage_and_ends_with_1(store: Path, capsys: pytest.Capt
         f"  {store}: table item, number 2 of queue jobs: the record does not match its checksum",
         f"  {store}: table retained: it has 0 records, but had 1 others when the hub stopped",
         (
-            "Readable: 1 peers, 0 lines about requests, 1 jobs in queues, 0 retained values."
-            f" `fiveways store repair {store}` shows what a repair keeps."
+            "Readable: 1 peers, 0 request records, 1 jobs in queues, 0 retained values."
+            f" `fiveways store repair {store}` shows the effect of a repair."
         ),
     ]
 
 
-def test_repair_changes_nothing_without_yes(store: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_repair_without_yes_changes_nothing(store: Path, capsys: pytest.CaptureFixture[str]) -> None:
     sql("UPDATE item SET word = x'00' WHERE number = 2")(store)
     before = store.read_bytes()
     assert main(["store", "repair", str(store)]) == 0
     lines = capsys.readouterr().out.splitlines()
     assert lines[1:] == [
-        f"A repair keeps: {LEFT}",
-        "Lost, besides records that left no trace:",
+        f"A repair would keep: {INTACT}",
+        "Lost records, as far as they left a trace:",
         "  table item, number 2 of queue jobs",
-        "Nothing was changed. --yes does it.",
+        "Nothing was changed; --yes repairs the store.",
     ]
     assert store.read_bytes() == before
     assert main(["store", "repair", str(store), "--yes"]) == 0
-    assert f"Kept: {LEFT}\n" in capsys.readouterr().out
+    assert f"Kept: {INTACT}\n" in capsys.readouterr().out
     [damaged] = [path for path in store.parent.iterdir() if ".damaged-" in path.name and path.name[-1] == "Z"]
     assert damaged.read_bytes() == before
     assert main(["store", "check", str(store)]) == 0
-    assert capsys.readouterr().out == f"{store} is ok: {LEFT}\n"
+    assert capsys.readouterr().out == f"{store} is ok: {INTACT}\n"
 
 
 def test_store_of_the_configuration_is_checked(
@@ -85,7 +85,7 @@ def test_store_of_the_configuration_is_checked(
         (sql("CREATE TABLE a (b)"), 1, "belongs to another program"),
     ],
 )
-def test_file_that_is_no_store_is_refused(
+def test_file_that_is_not_a_store_is_refused(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], make: object, code: int, sentence: str
 ) -> None:
     assert callable(make)
@@ -95,6 +95,6 @@ def test_file_that_is_no_store_is_refused(
         assert f"fiveways store: {tmp_path / 's'} {sentence}" in capsys.readouterr().err
 
 
-def test_store_has_to_be_named(capsys: pytest.CaptureFixture[str]) -> None:
+def test_missing_store_path_is_usage_error(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["store", "check"]) == 2
-    assert "name the file of a store, or a configuration that sets store.path" in capsys.readouterr().err
+    assert "give the file of a store, or a configuration that sets store.path" in capsys.readouterr().err
