@@ -153,10 +153,9 @@ def replay(  # noqa: PLR0913
     from fiveways.cli.connection_options import connection_options  # noqa: PLC0415
     from fiveways.cli.pipeline_actions import TimeRangeOptions  # noqa: PLC0415
 
-    connection = connection_options(url, token, token_file, identity, secret_file)
     replay_options = implementation.ReplayOptions(
         directory,
-        url,
+        connection_options(url, token, token_file, identity, secret_file),
         speed,
         TimeRangeOptions(first, end),
         protocol=protocol,
@@ -166,8 +165,5 @@ def replay(  # noqa: PLR0913
         timeout=timeout,
         json=json,
         allows_remote=remote,
-        token=connection.token,
-        identity=connection.identity,
-        secret=connection.secret,
     )
     raise typer.Exit(implementation.replay(replay_options))

@@ -12,6 +12,7 @@ import msgspec
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
+from fiveways.cli.connection_options import ConnectionOptions
 from fiveways.cli.errors import ExitCode, UsageError, printable
 from fiveways.cli.message_lines import to_json_line
 from fiveways.cli.pipeline_actions import TimeRangeOptions
@@ -34,7 +35,8 @@ class ReplayOptions:
     """Options of `fiveways replay`."""
 
     directory: str
-    url: str
+    connection: ConnectionOptions
+    """The hub, and the credentials for it."""
     speed: str = "1"
     time_range: TimeRangeOptions = field(default_factory=TimeRangeOptions)
     protocol: str = ""
@@ -44,15 +46,12 @@ class ReplayOptions:
     timeout: float = 5.0
     json: bool = False
     allows_remote: bool = False
-    token: str = field(default="", repr=False)
-    identity: str = ""
-    secret: str = field(default="", repr=False)
 
 
 def replay(options: ReplayOptions) -> ExitCode:
     """Replay the journal and print the comparison; the exit code is 1 if there are differences."""
     try:
-        target = ReplayTarget(options.url, options.zmq)
+        target = ReplayTarget(options.connection.url, options.zmq)
     except BadUrl as exc:
         raise UsageError(str(exc)) from exc
     if target.remote_host and not options.allows_remote:
@@ -65,9 +64,9 @@ def replay(options: ReplayOptions) -> ExitCode:
         max_frames=options.limit,
         protocol=options.protocol,
         session=options.session,
-        token=options.token,
-        identity=options.identity,
-        secret=options.secret,
+        token=options.connection.token,
+        identity=options.connection.identity,
+        secret=options.connection.secret,
     )
     try:
         replayer = asyncio.run(_run_replay(options, config))

@@ -67,8 +67,8 @@ def error_line(capsys: pytest.CaptureFixture[str]) -> str:
     [
         (without("session"), "has no column session"),
         (without("payload"), "has no column payload"),
-        (cast("at", pa.string()), "the column at is string, where int64 is wanted"),
-        (cast("size", pa.float64()), "the column size is double, where int32 is wanted"),
+        (cast("at", pa.string()), "the column at is string, expected int64"),
+        (cast("size", pa.float64()), "the column size is double, expected int32"),
     ],
 )
 def test_invalid_column_is_named_with_its_file(
