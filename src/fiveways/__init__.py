@@ -1,6 +1,6 @@
-"""A messaging hub that speaks five wire protocols: UMQ in two dialects, LRPM, RPC over MQTT, and NQ.
+"""A messaging hub and client for five wire protocols: UMQ in two dialects, LRPM, NQ, and RPC over MQTT.
 
-The public names are below. Each is looked up when it is first used, so that a program pays only for what it needs.
+Public names are imported on first access: a program loads only the modules that it uses.
 """
 
 from importlib import import_module
@@ -46,9 +46,9 @@ _MODULES = {
     "Job": "app",
     "MqttPeer": "client.mqtt.peer",
     "NotExecuted": "errors",
-    "Note": "client.ongoing",
-    "Ongoing": "client.ongoing",
+    "Note": "client.pending_call",
     "Peer": "client.peer",
+    "PendingCall": "client.pending_call",
     "Reason": "errors",
     "Refused": "errors",
     "Reply": "app",
@@ -91,10 +91,10 @@ __all__ = [
 
 
 def __getattr__(name: str) -> object:
-    home = _MODULES.get(name)
-    if home is None:
+    module = _MODULES.get(name)
+    if module is None:
         raise AttributeError(f"module 'fiveways' has no attribute {name!r}")
-    value = globals()[name] = getattr(import_module(f"fiveways.{home}"), name)
+    value = globals()[name] = getattr(import_module(f"fiveways.{module}"), name)
     return value
 
 

@@ -1,4 +1,4 @@
-"""Applications: functions that are called, get events or handle jobs."""
+"""Applications: methods, event handlers, update handlers and workers of work queues."""
 
 from fiveways.app.app import App
 from fiveways.app.attachments import AttachmentError

@@ -1,4 +1,4 @@
-"""An application: methods, event handlers and workers of queues, each declared by a decorator."""
+"""An application: methods, event handlers and workers of work queues, each declared by a decorator."""
 
 import inspect
 import re
@@ -19,71 +19,71 @@ E = TypeVar("E", bound=Callable[[Event], object])
 U = TypeVar("U", bound=Callable[..., object])
 
 Function: TypeAlias = Callable[..., Any]
-"""What it returns is an awaitable, an async generator or a value; its `Style` says which."""
+"""A function that returns an awaitable, an async generator or a value, according to its `ExecutionMode`."""
 
 SHARE_POLICIES: Final = ("", "round_robin", "random", "first", "open")
 
 
 class Method(msgspec.Struct, frozen=True):
-    """One method on offer."""
+    """A method of an application."""
 
     name: str
-    """Folded."""
+    """Folded name."""
     function: Function
     mode: ExecutionMode
     arguments: ArgumentReader
     doc: str = ""
     share: str = ""
     spelling: str = ""
-    """As it was written: `Account:getBalance`."""
+    """Name as it was declared: `Account:getBalance`."""
 
     @property
     def kind(self) -> str:
-        """Which side streams."""
+        """Streaming kind: unary, server, client or both."""
         if self.mode is ExecutionMode.STREAM:
             return "both" if self.arguments.wants_stream else "server"
         return "client" if self.arguments.wants_stream else "unary"
 
 
 class Route(msgspec.Struct, frozen=True):
-    """One function for all names below a prefix."""
+    """A function for all names below a prefix."""
 
     method: Method
-    """Its name is the folded prefix; its arguments are the rest of a name, and the body."""
+    """The function; its name is the folded prefix, its arguments are the rest of a name and the body."""
     discover: Function | None = None
 
     @property
     def name(self) -> str:
-        """The folded prefix."""
+        """Folded prefix."""
         return self.method.name
 
 
 class EventHandler(msgspec.Struct, frozen=True):
-    """One function that gets events."""
+    """A function that handles events."""
 
     topic: str
-    """As it was written."""
+    """Topic or pattern as it was declared."""
     pattern: Pattern
     function: Function
     mode: ExecutionMode
 
 
 class UpdateHandler(msgspec.Struct, frozen=True):
-    """One function that gets updates of peers."""
+    """A function that handles updates of peers."""
 
     topic: str
-    """The pattern of topic ids, as it was written."""
+    """Pattern of topic ids as it was declared."""
     function: Function
     mode: ExecutionMode
 
     def matches(self, topic_id: str) -> bool:
-        """Say whether an update on this topic id is for the function."""
+        """Return whether the function handles updates on this topic id."""
         pattern = ".*".join(map(re.escape, self.topic.split("*")))
         return re.fullmatch(pattern, topic_id, re.DOTALL) is not None
 
 
 class Worker(msgspec.Struct, frozen=True):
-    """One function that handles the jobs of a work queue."""
+    """A function that handles the jobs of a work queue."""
 
     queue: str
     function: Function
@@ -93,7 +93,7 @@ class Worker(msgspec.Struct, frozen=True):
 
 
 class Hook(msgspec.Struct, frozen=True):
-    """One function that runs at the start or at the end."""
+    """A function that runs at startup or shutdown."""
 
     function: Function
     mode: ExecutionMode
@@ -101,21 +101,23 @@ class Hook(msgspec.Struct, frozen=True):
 
 
 class App:
-    """What an application offers. It needs neither a hub nor an event loop until it is served.
+    """Methods, event handlers and workers of an application. It needs no hub and no event loop until it is served.
 
-    Async functions run as tasks, plain ones in threads, and async generators answer in parts. A docstring is what
-    others read when they ask what there is. Arguments are checked against the annotations; `arguments.py` says how.
+    `fiveways serve --app module:app` runs it in the hub, `peer.serve(app)` in a client. Async functions run as tasks,
+    other functions in threads, and async generators stream their results. The docstring of a function is its
+    documentation for discovery. Arguments of calls are checked against the annotations; `fiveways.app.arguments`
+    describes the rules.
 
-    A caller is told the text of a `Fail`. Of any other exception it is told a reference, under which the log has the
-    traceback. For development, `show_errors` tells it the exception's class and text instead.
+    A method raises `Fail` to send an error to its caller. Of any other exception the caller gets a reference to the
+    traceback in the log, or with `show_errors`, for development, its class and text.
     """
 
     def __init__(self, *, show_errors: bool = False) -> None:
         self.show_errors = show_errors
         self.methods: dict[str, Method] = {}
-        """By folded name."""
+        """Methods by folded name."""
         self.routes: dict[str, Route] = {}
-        """By folded prefix."""
+        """Routes by folded prefix."""
         self.handlers: list[EventHandler] = []
         self.update_handlers: list[UpdateHandler] = []
         self.workers: list[Worker] = []
@@ -129,30 +131,32 @@ class App:
     def method(self, name: str | None = None, *, doc: str | None = None, share: str = "") -> Callable[[F], F]: ...
 
     def method(self, name: F | str | None = None, *, doc: str | None = None, share: str = "") -> F | Callable[[F], F]:
-        """Offer a function under a name such as `account.get_balance` or `Account:getBalance`, or else under its own.
+        """Declare a method: `@app.method`, or `@app.method("account.get_balance")`.
 
-        `doc` stands instead of the docstring; `share` (round_robin, random, first, open) says who of several
-        that offer the same method gets a call.
+        Args:
+            name: name such as `account.get_balance` or `Account:getBalance`; by default that of the function.
+            doc: documentation; by default the docstring.
+            share: how the hub chooses among several callees of this method: round_robin, random, first or open.
 
         Raises:
-            BadName: the name cannot be a method's.
-            TypeError: no call could be served by the function; the message says why.
-            ValueError: the name is taken, or `share` is none of these.
+            BadName: the name is invalid.
+            TypeError: the function cannot be called as a method; the message says why.
+            ValueError: the name is declared already, or `share` is invalid.
         """
         if share not in SHARE_POLICIES:
-            raise ValueError(f"share is one of {', '.join(filter(None, SHARE_POLICIES))}, not {share!r}")
+            raise ValueError(f"share must be one of {', '.join(filter(None, SHARE_POLICIES))}, not {share!r}")
 
-        def offer(function: F) -> F:
-            written = name if isinstance(name, str) else _function_name(function)
-            folded, is_route = names.fold_registration(written, names.UMQ)
+        def declare(function: F) -> F:
+            spelling = name if isinstance(name, str) else _function_name(function)
+            folded, is_route = names.fold_registration(spelling, names.UMQ)
             if is_route:
-                raise names.BadName(f"{written!r} ends in a separator, as no method does")
-            method = make_method(function, written, folded, doc, share)
+                raise names.BadName(f"{spelling!r} ends in a separator; a method name must not")
+            method = make_method(function, spelling, folded, doc, share)
             self._check_method_free(folded)
             self.methods[folded] = method
             return function
 
-        return offer if name is None or isinstance(name, str) else offer(name)
+        return declare if name is None or isinstance(name, str) else declare(name)
 
     @overload
     def route(self, prefix: str, function: F, *, doc: str | None = None, discover: Function | None = None) -> F: ...
@@ -165,57 +169,64 @@ class App:
     def route(
         self, prefix: str, function: F | None = None, *, doc: str | None = None, discover: Function | None = None
     ) -> F | Callable[[F], F]:
-        """Offer all names below a prefix, such as `Account:`, by one function: `@app.route("Account:")`.
+        """Declare a function for all names below a prefix: `@app.route("Account:")`.
 
-        The function gets the rest of the name, folded (`get_balance`), and the body of the call, unless that is null;
-        it may take a `Context`. An exact name wins over a route, a longer route over a shorter. `discover` is called
-        with the rest of a name that somebody asks about, or with nothing for the whole route. It returns a list of
-        names, where those that end in a dot are routes, the documentation as a text, or None if there is no such name.
+        The function gets the rest of the name, folded (`get_balance`), and the body of the call unless that is null; it
+        may take a `Context`. An exact name wins over a route, a longer route over a shorter one. Routes work only in
+        the hub.
+
+        Args:
+            prefix: prefix of the names.
+            function: the function, if this is not used as a decorator.
+            doc: documentation; by default the docstring.
+            discover: called with the rest of a name, or with an empty string for the whole route. It returns a list of
+                names, in which routes end in a dot, or the documentation of one name as a string, or None if there is
+                no such name.
 
         Raises:
-            BadName: the prefix cannot be one of a method.
-            TypeError: no call could be served by the function.
-            ValueError: the route is taken.
+            BadName: the prefix is invalid.
+            TypeError: the function cannot be called with a name and a body.
+            ValueError: the route is declared already.
         """
         folded, _ = names.fold_registration(prefix.rstrip(names.UMQ.separators) + names.UMQ.joiner, names.UMQ)
         label = f"route {prefix}"
 
-        def offer(function: F) -> F:
+        def declare(function: F) -> F:
             method = make_method(function, label, folded, doc)
             if method.arguments.wants_stream or method.arguments.is_empty:
-                raise TypeError(f"{label}: the function takes the rest of a name, and a body")
+                raise TypeError(f"{label}: the function must take the rest of a name and a body")
             self._check_route_free(folded)
             self.routes[folded] = Route(method, discover)
             return function
 
-        return offer if function is None else offer(function)
+        return declare if function is None else declare(function)
 
     def on(self, topic: str) -> Callable[[E], E]:
-        """Have a function called with each `Event` on a topic, or on all that fit a pattern (`sensors.*.temperature`).
+        """Declare a handler of the events of a topic or pattern: `@app.on("sensors.*.temperature")`.
 
-        Its events come one after the other.
+        The function is called with one `Event` at a time, in order.
 
         Raises:
-            BadTopic: neither a topic nor a pattern is written so.
+            BadTopic: the topic or pattern is invalid.
             TypeError: the function cannot be called with an event.
         """
         if not isinstance(topic, str):
             raise TypeError('on needs a topic: @app.on("sensors.*.temperature")')
         pattern = topics.parse_pattern(topic, topics.UMQ)
 
-        def follow(function: E) -> E:
+        def declare(function: E) -> E:
             self.handlers.append(
                 EventHandler(topic, pattern, function, _handler_mode(function, f"on {topic}", "event"))
             )
             return function
 
-        return follow
+        return declare
 
     def on_update(self, topic_id: str) -> Callable[[U], U]:
-        """Have a function called with each `Update` that a peer publishes to the application (UMQ `T`).
+        """Declare a handler of updates that peers publish to the application (UMQ `T`): `@app.on_update("prices.*")`.
 
-        In the topic id, `*` stands for any characters. Such peers need the permission to publish on a topic of that
-        name. Updates come one after the other. Only an application in the hub gets them.
+        `*` in the topic id matches any characters. The function is called with one `Update` at a time, in order. Peers
+        need the permission to publish on a topic of that name. Updates work only in the hub.
 
         Raises:
             TypeError: the function cannot be called with an update.
@@ -223,25 +234,29 @@ class App:
         if not isinstance(topic_id, str):
             raise TypeError('on_update needs a topic id: @app.on_update("prices.*")')
 
-        def follow(function: U) -> U:
-            style = _handler_mode(function, f"on_update {topic_id}", "update")
-            self.update_handlers.append(UpdateHandler(topic_id, function, style))
+        def declare(function: U) -> U:
+            mode = _handler_mode(function, f"on_update {topic_id}", "update")
+            self.update_handlers.append(UpdateHandler(topic_id, function, mode))
             return function
 
-        return follow
+        return declare
 
     def worker(self, queue: str, *, concurrency: int = 1) -> Callable[[F], F]:
-        """Have a function handle the jobs of a work queue: `@app.worker("thumbnails")`, `concurrency` jobs at once.
+        """Declare a worker function for a work queue: `@app.worker("thumbnails", concurrency=4)`.
 
-        The function takes one argument: the `Job` where its annotation says so, otherwise the data of the job, checked
-        against the annotation. It may take a `Context` as well. A job is done when the function returns, and fails when
-        it raises, or when the data does not fit; the hub then redelivers it after a delay, `limits.max_tries` times.
-        Delivery is at-least-once: a job that takes longer than `calls.timeout` of the hub, or is in progress when the
-        connection is lost, is redelivered.
+        The function takes one argument: the `Job`, if annotated as such, otherwise the data of the job, checked against
+        the annotation. It may take a `Context` as well. A job is done when the function returns. It fails when the
+        function raises, or when the data does not fit; the hub redelivers it after a delay, up to `limits.max_tries`
+        times. Delivery is at-least-once: the hub also redelivers a job that takes longer than `calls.timeout`, or whose
+        connection is lost.
+
+        Args:
+            queue: name of the work queue.
+            concurrency: jobs that are handled at the same time.
 
         Raises:
-            TypeError: the function cannot handle a job, or `concurrency` is no integer; the message says why.
-            ValueError: the name of the queue is empty, or `concurrency` is below 1.
+            TypeError: the function cannot handle a job, or an argument has the wrong type.
+            ValueError: the queue name is empty, or `concurrency` is below 1.
         """
         if not isinstance(queue, str):
             raise TypeError('worker needs a queue: @app.worker("thumbnails")')
@@ -249,54 +264,62 @@ class App:
             raise ValueError("the name of a queue must not be empty")
         label = f"worker {queue}"
         if not isinstance(concurrency, int) or isinstance(concurrency, bool):
-            raise TypeError(f"{label}: concurrency is an integer, not {concurrency!r}")
+            raise TypeError(f"{label}: concurrency must be an integer, not {concurrency!r}")
         if concurrency < 1:
-            raise ValueError(f"{label}: concurrency is at least 1, not {concurrency}")
+            raise ValueError(f"{label}: concurrency must be at least 1, not {concurrency}")
 
         def declare(function: F) -> F:
-            style = execution_mode(function, label)
-            if style is ExecutionMode.STREAM:
+            mode = execution_mode(function, label)
+            if mode is ExecutionMode.STREAM:
                 raise TypeError(f"{label}: an async generator cannot handle jobs; return the result instead")
-            self.workers.append(Worker(queue, function, style, JobArgumentReader(function, label), concurrency))
+            self.workers.append(Worker(queue, function, mode, JobArgumentReader(function, label), concurrency))
             return function
 
         return declare
 
     def startup(self, function: F) -> F:
-        """Have a function run before the first call; it may take a `Context` to reach the hub."""
+        """Declare a function that runs before the first call: `@app.startup`. It may take a `Context` to reach the hub.
+
+        Raises:
+            TypeError: the function takes other arguments, or is a generator.
+        """
         self.startups.append(_make_hook(function, "startup"))
         return function
 
     def shutdown(self, function: F) -> F:
-        """Have a function run after the last call; it may take a `Context`."""
+        """Declare a function that runs after the last call: `@app.shutdown`. It may take a `Context`.
+
+        Raises:
+            TypeError: the function takes other arguments, or is a generator.
+        """
         self.shutdowns.append(_make_hook(function, "shutdown"))
         return function
 
     def include(self, other: "App", prefix: str = "") -> None:
-        """Offer all that another application offers now, its methods below `prefix`.
+        """Add everything that another application has declared so far, its methods and routes below `prefix`.
 
         Raises:
-            BadName: prefix and name together cannot be a method's.
-            ValueError: a name is taken.
+            BadName: a prefixed name is invalid.
+            ValueError: a name is declared already.
         """
-        above = names.fold_prefix(prefix, names.UMQ)[0] + "." if prefix else ""
-        offered = [
+        parent = names.fold_prefix(prefix, names.UMQ)[0] + "." if prefix else ""
+        methods = [
             msgspec.structs.replace(
                 method,
-                name=names.fold_registration(above + method.name, names.UMQ)[0],
+                name=names.fold_registration(parent + method.name, names.UMQ)[0],
                 spelling=f"{prefix.rstrip(':.')}:{method.spelling}" if prefix else method.spelling,
             )
             for method in other.methods.values()
         ]
-        for method in offered:
+        for method in methods:
             self._check_method_free(method.name)
         routes = [
-            msgspec.structs.replace(route, method=msgspec.structs.replace(route.method, name=above + route.name))
+            msgspec.structs.replace(route, method=msgspec.structs.replace(route.method, name=parent + route.name))
             for route in other.routes.values()
         ]
         for route in routes:
             self._check_route_free(route.name)
-        self.methods |= {method.name: method for method in offered}
+        self.methods |= {method.name: method for method in methods}
         self.routes |= {route.name: route for route in routes}
         self.handlers += other.handlers
         self.update_handlers += other.update_handlers
@@ -306,44 +329,52 @@ class App:
 
     def _check_method_free(self, name: str) -> None:
         if name in self.methods:
-            raise ValueError(f"there is a method {name!r} already")
+            raise ValueError(f"the method {name!r} is declared already")
 
     def _check_route_free(self, prefix: str) -> None:
         if prefix in self.routes:
-            raise ValueError(f"there is a route {prefix!r} already")
+            raise ValueError(f"the route {prefix!r} is declared already")
 
 
 def make_method(function: Function, label: str, name: str = "", doc: str | None = None, share: str = "") -> Method:
-    """Return a function as a method; TypeError if no call could be served by it, with the label in its text."""
-    told = inspect.getdoc(function) if doc is None else doc
-    style = execution_mode(function, label)
+    """Return a function as a method; TypeError, with the label in its text, if it cannot be called as one."""
+    documentation = inspect.getdoc(function) if doc is None else doc
+    mode = execution_mode(function, label)
     arguments = ArgumentReader(function, label)
-    if style is ExecutionMode.THREAD and arguments.wants_stream:
-        raise TypeError(f"{label}: only an async function can read a stream")
-    return Method(name, function, style, arguments, told or "", share, label if name else "")
+    if mode is ExecutionMode.THREAD and arguments.wants_stream:
+        raise TypeError(f"{label}: only an async function can read a streamed request")
+    return Method(
+        name=name,
+        function=function,
+        mode=mode,
+        arguments=arguments,
+        doc=documentation or "",
+        share=share,
+        spelling=label if name else "",
+    )
 
 
-def _handler_mode(function: Function, label: str, what: str) -> ExecutionMode:
-    style = execution_mode(function, label)
+def _handler_mode(function: Function, label: str, argument_name: str) -> ExecutionMode:
+    mode = execution_mode(function, label)
     try:
         inspect.signature(function).bind(None)
     except TypeError as exc:
-        raise TypeError(f"{label}: the function must take one argument, the {what}: {exc}") from exc
-    if style is ExecutionMode.STREAM:
-        raise TypeError(f"{label}: there is nobody to whom it could yield anything")
-    return style
+        raise TypeError(f"{label}: the function must take one argument, the {argument_name}: {exc}") from exc
+    if mode is ExecutionMode.STREAM:
+        raise TypeError(f"{label}: an async generator cannot handle events or updates, which have no response")
+    return mode
 
 
 def _function_name(function: Callable[..., object]) -> str:
     name = getattr(function, "__name__", "")
     if not str(name).isidentifier():
-        raise TypeError(f"{function!r} has no name of its own; give it one: @app.method('name')")
+        raise TypeError(f"{function!r} has no name; pass one: @app.method('name')")
     return str(name)
 
 
 def _make_hook(function: Callable[..., object], label: str) -> Hook:
-    style = execution_mode(function, label)
+    mode = execution_mode(function, label)
     arguments = ArgumentReader(function, label)
-    if style is ExecutionMode.STREAM or not arguments.is_empty:
+    if mode is ExecutionMode.STREAM or not arguments.is_empty:
         raise TypeError(f"{label}: the function may take a Context, and nothing else")
-    return Hook(function, style, arguments)
+    return Hook(function, mode, arguments)

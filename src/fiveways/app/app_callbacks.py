@@ -1,4 +1,4 @@
-"""Callbacks of an application: functions that wait for one call, jobs it asked for, and methods by their names."""
+"""Callbacks of an application: one-shot functions, pulls of jobs, and methods by their names."""
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
@@ -13,33 +13,33 @@ from fiveways.model.messages import Call, HubMessage
 
 
 class AppCallbacks(Callbacks):
-    """All of one application. `run` runs a method for a call. Fulfils `callbacks.Line` as well."""
+    """Callbacks of one application. Implements `callbacks.CallbackChannel` as well. `run` runs a method."""
 
     def __init__(
         self,
         methods: Mapping[str, Method],
-        say: Callable[[HubMessage], None],
+        send: Callable[[HubMessage], None],
         run: Callable[[Call, Method], None],
-        incoming: PendingAttachments,
+        pending_attachments: PendingAttachments,
         max_waiting: int,
     ) -> None:
         super().__init__(max_waiting)
         self._methods = methods
         self._run = run
-        self._pending_attachments = incoming
-        self.send = say
+        self._pending_attachments = pending_attachments
+        self.send = send
         self.is_over = False
 
     def add_function(self, function: Callable[..., object]) -> str:
-        """Have a function ready for one call; return the id of its callback. TypeError as `App.method`."""
+        """Add a function for one call; return the id of its callback. TypeError as for `App.method`."""
         return self.add(_OneShotFunction(make_method(function, "callback"), self._run))
 
     def has_receiver(self, own_id: str) -> bool:
-        """Say whether a callback of this id has a receiver."""
+        """Return whether there is a receiver for a callback id."""
         return own_id in self or self._find_method(own_id) is not None
 
     def dispatch(self, call: Call) -> bool:
-        """Give a call to its receiver, or run the method that it names; False if there is neither."""
+        """Pass a call to its receiver, or run the method of that name; return False if there is neither."""
         if call.method in self:
             self.handle_call(self, call)
         elif (method := self._find_method(call.method)) is not None:
@@ -49,35 +49,35 @@ class AppCallbacks(Callbacks):
         return True
 
     def close(self) -> None:
-        """Wait for nothing more."""
+        """Remove all callbacks."""
         self.is_over = True
         self.drop_all()
 
     def expect(self, names: Sequence[str]) -> Attachments:
-        """Return the place for the attachments of a callback, or of the answer to a call."""
+        """Return a place for the attachments of a callback, or of a response."""
         return self._pending_attachments.expect(names)
 
     def discard(self, names: Sequence[str], attachments: Attachments) -> None:
-        """Let go of attachments that nobody waits for any more."""
+        """Release attachments."""
         self._pending_attachments.discard(names, attachments)
 
-    def _find_method(self, written: str) -> Method | None:
+    def _find_method(self, name: str) -> Method | None:
         try:
-            return self._methods.get(names.fold(written, names.LOCAL))
+            return self._methods.get(names.fold(name, names.LOCAL))
         except names.BadName:
             return None
 
 
 class _OneShotFunction(NamedTuple):
-    """A function that waits for one call. Fulfils `callbacks.Waiting`."""
+    """A function that waits for one call. Implements `callbacks.CallbackReceiver`."""
 
     method: Method
     run: Callable[[Call, Method], None]
 
     def handle_call(self, _: CallbackChannel, call: Call) -> None:
-        """Run it."""
+        """Run the function."""
         self.run(call, self.method)
 
     def connection_lost(self) -> str:
-        """Be forgotten with the application."""
+        """Return an empty string: the callback ends with the application."""
         return ""

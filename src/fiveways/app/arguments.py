@@ -1,15 +1,16 @@
-"""Arguments: a reader made once from a function's signature, which checks and converts the body of each call.
+"""Binds the body of a call to the arguments of a function.
 
-An object is named arguments, an array positional ones, null none, and anything else one positional argument. Besides:
+A reader is created once per function; it checks and converts each body. An object holds named arguments, an array
+positional ones, null none; any other value is the only positional argument. Further rules:
 
-- A sole parameter annotated `str` gets a text of UMQ as it is, numbers, `true`, `false` and `null` included, but for
-  JSON that is a string, an array or an object. An empty text is no argument for a function without parameters.
-- Null is the argument of a function whose one required parameter may be null.
+- A sole parameter annotated `str` gets a text of UMQ unchanged, including numbers, `true`, `false` and `null`, except
+JSON strings, arrays and objects. An empty text is no argument for a function without parameters.
+- Null is passed to a function whose one required parameter accepts it.
 - A function with positional-only parameters (before `/`) has no named arguments: an object is one positional argument.
 - `*args` takes further positional arguments, `**kwargs` further named ones, each checked against its annotation.
-- A parameter annotated `AsyncIterator[T]` gets the elements of a streamed request, or those of an array; all others
-  need defaults then. Without such a parameter a streamed request is one array, and that is the one argument.
-- A parameter annotated `Context` is no argument.
+- A parameter annotated `AsyncIterator[T]` gets the elements of a streamed request, or of an array; all other parameters
+then need defaults. Without such a parameter a streamed request is one array, the only argument.
+- A parameter annotated `Context` is not an argument.
 """
 
 import re
@@ -23,80 +24,82 @@ from msgspec.structs import astuple
 
 from fiveways.app.context import Context
 from fiveways.app.conversion import to_model
+from fiveways.app.memory_budget import MemoryBudget
 from fiveways.app.request_elements import ElementStream
 from fiveways.app.responses import truncate
 from fiveways.app.signature import REQUIRED, Parameter, conversion_needs, read_signature
-from fiveways.app.values import MemoryBudget
 from fiveways.errors import FivewaysError, Unrepresentable
 from fiveways.wire.payload import Json, Payload, Text, may_hold_markers
 
 BoundArguments: TypeAlias = tuple[list[object], dict[str, object]]
-"""Positional and named arguments, ready for the function."""
+"""Positional and keyword arguments for the function."""
 
 _NO_NAMED_ARGUMENTS: Final[dict[str, object]] = {}
 _BRACE: Final = ord("{")
 _JSON_FIRST_CHARACTERS: Final = frozenset('"[{')
-"""How a text begins that has to be looked at: it may be JSON with arguments in it."""
+"""First characters of a text that may be JSON with arguments."""
 _ERROR_PATH: Final = re.compile(r"(.*) - at `(?:key` in `)?\$(.*)`", re.DOTALL)
 
 
 class BadArguments(FivewaysError):
-    """The arguments of a call do not fit; the call fails with this sentence."""
+    """The arguments of a call do not match the function; the call fails with this text."""
 
 
 class ArgumentReader:
-    """The reader for one function.
+    """Reads the arguments of one function.
 
     Raises:
-        TypeError: no call could be served by the function; the message says which parameter is wrong, and why.
+        TypeError: no call could match the signature; the message names the parameter and the reason.
     """
 
     def __init__(self, function: Callable[..., object], label: str) -> None:
-        self._signature = found = read_signature(function, label)
-        self._positional = found.positional
-        self._named = [*found.positional, *found.keyword_only]
-        self._names = [each.name for each in self._named]
-        self._max_positional = len(found.positional)
-        """How many positional arguments fit, without those for `*args`."""
-        self._required_keyword_only = [each.name for each in found.keyword_only if each.default is REQUIRED]
-        """What an array cannot give."""
-        needed = conversion_needs(found)
+        self._signature = signature = read_signature(function, label)
+        self._positional = signature.positional
+        self._named = [*signature.positional, *signature.keyword_only]
+        self._names = [parameter.name for parameter in self._named]
+        self._max_positional = len(signature.positional)
+        """Number of positional arguments, without those of `*args`."""
+        self._required_keyword_only = [item.name for item in signature.keyword_only if item.default is REQUIRED]
+        """Required parameters that an array cannot pass."""
+        needs = conversion_needs(signature)
         self._convert: Callable[..., object] = msgspec.convert
         self._convert_struct: Callable[..., msgspec.Struct] = msgspec.convert
-        if needed.has_bytes or needed.has_non_str_keys or needed.has_models:
-            kept, hook = (bytes,) if needed.has_bytes else None, to_model if needed.has_models else None
+        if needs.has_bytes or needs.has_non_str_keys or needs.has_models:
+            builtin_types, hook = (bytes,) if needs.has_bytes else None, to_model if needs.has_models else None
             self._convert = partial(
-                msgspec.convert, builtin_types=kept, str_keys=needed.has_non_str_keys, dec_hook=hook
+                msgspec.convert, builtin_types=builtin_types, str_keys=needs.has_non_str_keys, dec_hook=hook
             )
             self._convert_struct = self._convert
-        self._array_struct = _make_struct(found.positional, array_like=True)
+        self._array_struct = _make_struct(signature.positional, array_like=True)
         self._object_struct = _make_struct(self._named, array_like=False)
-        alone = len(self._named) == self._max_positional == 1 and found.var_positional is found.var_keyword is None
-        self._takes_text = alone and _strip_annotated(found.positional[0].type) is str
-        self._takes_nothing = not self._named and found.var_positional is None
+        has_one_parameter = (
+            len(self._named) == self._max_positional == 1 and signature.var_positional is signature.var_keyword is None
+        )
+        self._takes_text = has_one_parameter and _strip_annotated(signature.positional[0].type) is str
+        self._takes_nothing = not self._named and signature.var_positional is None
         self._takes_null = self._accepts_null()
-        # In the order in which they are put between the arguments.
-        wanted = [slot for slot in (found.context, found.stream) if slot is not None]
-        self._injected = sorted(wanted, key=lambda slot: slot.position or 0)
-        self.wants_context = found.context is not None
-        self.wants_stream = found.stream is not None
-        self.has_no_injected = not wanted
-        """Nothing else is given to the function."""
-        # What comes as JSON is read and checked in one go, where that is the same as one after the other.
-        plain = found.accepts_names and found.var_keyword is None and needed.is_json_only
-        self._decode = msgspec.json.Decoder(self._object_struct).decode if plain else None
+        # In the order of insertion between the arguments.
+        injected = [slot for slot in (signature.context, signature.stream) if slot is not None]
+        self._injected = sorted(injected, key=lambda slot: slot.position or 0)
+        self.wants_context = signature.context is not None
+        self.wants_stream = signature.stream is not None
+        self.has_no_injected = not injected
+        """Whether the function gets only arguments of the caller."""
+        # JSON is decoded and checked in one step if the result is the same as in two.
+        is_simple = signature.accepts_names and signature.var_keyword is None and needs.is_json_only
+        self._decode = msgspec.json.Decoder(self._object_struct).decode if is_simple else None
 
     @property
     def is_empty(self) -> bool:
-        """Whether a caller can give nothing at all."""
+        """Whether a caller cannot pass any argument."""
         return self._takes_nothing and self._signature.var_keyword is None and not self.wants_stream
 
     def read(self, body: Payload) -> BoundArguments:
-        """Return the arguments of a call; BadArguments if they do not fit."""
+        """Return the arguments of a call; BadArguments if they do not match."""
         if type(body) is Json and self._decode is not None and body.raw[0] == _BRACE:
-            given = self._from_json(body.raw, self._decode)
-            if given is not None:
-                return given
+            bound = self._from_json(body.raw, self._decode)
+            if bound is not None:
+                return bound
         if isinstance(body, Text):
             if self._takes_text and body.raw[:1] not in _JSON_FIRST_CHARACTERS:
                 return self._from_array([body.raw])
@@ -112,109 +115,113 @@ class ArgumentReader:
         return self._from_array(value if isinstance(value, tuple) else [value])
 
     def read_collected(self, elements: list[object]) -> BoundArguments:
-        """Return the arguments of a streamed call, for a function that wants all elements at once."""
+        """Return the arguments of a streamed request, for a function that takes all elements as one list."""
         return self._from_array([elements])
 
     def read_stream(self, body: Payload, budget: MemoryBudget, *, more: bool) -> tuple[BoundArguments, ElementStream]:
-        """Return the arguments of a function that reads a stream: `body` is its first element, or without `more` all.
+        """Return the arguments of a function that reads a stream.
 
-        The elements are checked when they are read.
+        `body` is the first element, or without `more` all of them. Elements are checked when they are read.
         """
         if more:
             elements = ElementStream(self._convert_element, budget)
             elements.put(body)
         else:
             value = _decode_body(body)
-            given = value if isinstance(value, list | tuple) else [] if value is None else [value]
-            elements = ElementStream(self._convert_element, budget, given)
+            initial = value if isinstance(value, list | tuple) else [] if value is None else [value]
+            elements = ElementStream(self._convert_element, budget, initial)
             elements.end()
         return self._from_array([]), elements
 
-    def inject(self, given: BoundArguments, context: Context | None, elements: ElementStream | None) -> BoundArguments:
-        """Return the arguments with the context and the stream where the function wants them."""
-        args, named = given
+    def inject(self, bound: BoundArguments, context: Context | None, elements: ElementStream | None) -> BoundArguments:
+        """Return the arguments with context and stream at the positions of their parameters."""
+        args, keywords = bound
         for slot in self._injected:
-            what = context if slot is self._signature.context else elements
+            value = context if slot is self._signature.context else elements
             if slot.position is None:
-                named = {**named, slot.name: what}
+                keywords = {**keywords, slot.name: value}
             else:
-                args.insert(slot.position, what)
-        return args, named
+                args.insert(slot.position, value)
+        return args, keywords
 
     def _from_array(self, values: Sequence[object]) -> BoundArguments:
-        room = self._max_positional
+        max_positional = self._max_positional
         rest: Sequence[object] = ()
-        if len(values) > room:
-            values, rest = values[:room], self._convert_rest(values[room:])
+        if len(values) > max_positional:
+            values, rest = values[:max_positional], self._convert_rest(values[max_positional:])
         try:
             args = astuple(self._convert_struct(values, self._array_struct))
         except msgspec.ValidationError as exc:
-            given = dict(zip(self._names, values, strict=False))
-            raise self._explain(exc, given, self._positional) from None
+            by_name = dict(zip(self._names, values, strict=False))
+            raise self._explain(exc, by_name, self._positional) from None
         if self._required_keyword_only:
-            raise BadArguments(f"missing argument {self._required_keyword_only[0]!r}, which must be given by name")
+            raise BadArguments(f"missing argument {self._required_keyword_only[0]!r}, which must be passed by name")
         return [*args, *rest], _NO_NAMED_ARGUMENTS
 
     def _convert_rest(self, values: Sequence[object]) -> Sequence[object]:
-        """Return what goes to `*args`."""
+        """Return the arguments for `*args`."""
         rest = self._signature.var_positional
         if rest is None:
-            names = ", ".join(each.name for each in self._positional)
+            names = ", ".join(parameter.name for parameter in self._positional)
             plural = "" if self._max_positional == 1 else "s"
-            room = (
+            accepted = (
                 f"at most {self._max_positional} positional argument{plural} ({names})"
                 if names
                 else "no positional arguments"
             )
-            raise BadArguments(f"takes {room}, got {self._max_positional + len(values)}")
+            raise BadArguments(f"takes {accepted}, got {self._max_positional + len(values)}")
         return [self._convert_one(value, f"{rest.name}[{index}]", rest.type) for index, value in enumerate(values)]
 
     def _from_object(self, values: Mapping[str, object]) -> BoundArguments:
         others: dict[str, object] = {}
-        if (wanted := self._signature.var_keyword) is not None:
+        if (var_keyword := self._signature.var_keyword) is not None:
             unknown = values.keys() - set(self._names)
             others = {
-                name: self._convert_one(value, name, wanted.type) for name, value in values.items() if name in unknown
+                name: self._convert_one(value, name, var_keyword.type)
+                for name, value in values.items()
+                if name in unknown
             }
             values = {name: value for name, value in values.items() if name not in unknown}
         try:
-            given = astuple(self._convert_struct(values, self._object_struct))
+            fields = astuple(self._convert_struct(values, self._object_struct))
         except msgspec.ValidationError as exc:
             raise self._explain(exc, values, self._named) from None
-        args, named = self._split_named(given)
-        return args, named | others if others else named
+        args, keywords = self._split_named(fields)
+        return args, keywords | others if others else keywords
 
     def _from_json(self, raw: bytes, decode: Callable[[bytes], msgspec.Struct]) -> BoundArguments | None:
-        """Return named arguments; None where something is wrong, or unusual, which the long way finds."""
+        """Return named arguments, or None if something is wrong or unusual, for the general path."""
         if may_hold_markers(raw):
             return None
         try:
-            given = decode(raw)
+            arguments = decode(raw)
         except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
             return None
-        return self._split_named(astuple(given))
+        return self._split_named(astuple(arguments))
 
-    def _split_named(self, given: tuple[object, ...]) -> BoundArguments:
-        room = self._max_positional
-        if len(given) == room:
-            return list(given), _NO_NAMED_ARGUMENTS
-        return list(given[:room]), dict(zip(self._names[room:], given[room:], strict=True))
+    def _split_named(self, fields: tuple[object, ...]) -> BoundArguments:
+        max_positional = self._max_positional
+        if len(fields) == max_positional:
+            return list(fields), _NO_NAMED_ARGUMENTS
+        return list(fields[:max_positional]), dict(
+            zip(self._names[max_positional:], fields[max_positional:], strict=True)
+        )
 
     def _explain(
-        self, error: msgspec.ValidationError, given: Mapping[str, object], wanted: Sequence[Parameter]
+        self, error: msgspec.ValidationError, arguments: Mapping[str, object], parameters: Sequence[Parameter]
     ) -> BadArguments:
-        """Say which argument is wrong. Only here is each of them looked at alone."""
-        for name in given:
+        """Return an error that names the wrong argument; only here arguments are converted one by one."""
+        for name in arguments:
             if name not in self._names:
-                known = f"the arguments are {', '.join(self._names)}" if self._names else "there are no arguments"
-                return BadArguments(truncate(f"unknown argument {name!r}; {known}"))
-        for each in wanted:
-            if each.name not in given and each.default is REQUIRED:
-                return BadArguments(f"missing argument {each.name!r}")
+                hint = f"the arguments are {', '.join(self._names)}" if self._names else "there are no arguments"
+                return BadArguments(truncate(f"unknown argument {name!r}; {hint}"))
+        for parameter in parameters:
+            if parameter.name not in arguments and parameter.default is REQUIRED:
+                return BadArguments(f"missing argument {parameter.name!r}")
         try:
-            for each in wanted:
-                if each.name in given:
-                    self._convert_one(given[each.name], each.name, each.type)
+            for parameter in parameters:
+                if parameter.name in arguments:
+                    self._convert_one(arguments[parameter.name], parameter.name, parameter.type)
         except BadArguments as exc:
             return exc
         return BadArguments(truncate(str(error)))
@@ -223,18 +230,18 @@ class ArgumentReader:
         try:
             return self._convert(value, annotation)
         except msgspec.ValidationError as exc:
-            where, what = _explain_error(exc, annotation)
-            raise BadArguments(truncate(f"argument {name + where!r}: {what}")) from None
+            path, text = _explain_error(exc, annotation)
+            raise BadArguments(truncate(f"argument {name + path!r}: {text}")) from None
 
     def _convert_element(self, value: object) -> object:
         try:
             return self._convert(value, self._signature.element_type)
         except msgspec.ValidationError as exc:
-            where, what = _explain_error(exc, self._signature.element_type)
-            raise BadArguments(truncate(f"{where}: {what}" if where else what)) from None
+            path, text = _explain_error(exc, self._signature.element_type)
+            raise BadArguments(truncate(f"{path}: {text}" if path else text)) from None
 
     def _accepts_null(self) -> bool:
-        required = [each for each in self._named if each.default is REQUIRED]
+        required = [parameter for parameter in self._named if parameter.default is REQUIRED]
         if len(required) != 1 or required[0] not in self._positional:
             return False
         try:
@@ -252,15 +259,19 @@ def _decode_body(body: Payload) -> object:
 
 
 def _make_struct(parameters: Sequence[Parameter], *, array_like: bool) -> type[msgspec.Struct]:
-    """Return a type that msgspec converts an array or an object of arguments to, all at once."""
+    """Return a type to which msgspec converts an array or an object of arguments in one step."""
     fields = [
-        (f"field{index}", each.type)
-        if each.default is REQUIRED
-        # The same object for each call, as Python has it; msgspec would copy some and refuse others.
-        else (f"field{index}", each.type, msgspec.field(default_factory=partial(_return_default, each.default)))
-        for index, each in enumerate(parameters)
+        (f"field{index}", parameter.type)
+        if parameter.default is REQUIRED
+        # Python shares defaults between calls; msgspec would copy some and refuse others.
+        else (
+            f"field{index}",
+            parameter.type,
+            msgspec.field(default_factory=partial(_return_default, parameter.default)),
+        )
+        for index, parameter in enumerate(parameters)
     ]
-    names = {f"field{index}": each.name for index, each in enumerate(parameters)}
+    names = {f"field{index}": parameter.name for index, parameter in enumerate(parameters)}
     return msgspec.defstruct(
         "Arguments",
         fields,
@@ -280,19 +291,19 @@ def _strip_annotated(annotation: object) -> object:
 
 
 def _explain_error(error: msgspec.ValidationError, annotation: object) -> tuple[str, str]:
-    """Return where in an argument something is wrong, and what."""
-    text, where = str(error), ""
-    if (found := _ERROR_PATH.fullmatch(text)) is not None:
-        text, where = found[1], found[2]
+    """Return the path in an argument and the error there."""
+    text, path = str(error), ""
+    if (match := _ERROR_PATH.fullmatch(text)) is not None:
+        text, path = match[1], match[2]
     elif choices := _choices(_strip_annotated(annotation)):
         return "", f"expected one of {', '.join(map(repr, choices))}"
     quote = "" if text.startswith("Expected") else "'"
-    return where, (text[:1].lower() + text[1:]).replace("`", quote)
+    return path, (text[:1].lower() + text[1:]).replace("`", quote)
 
 
 def _choices(annotation: object) -> Sequence[object]:
     if get_origin(annotation) is Literal:
         return get_args(annotation)
     if isinstance(annotation, type) and issubclass(annotation, Enum):
-        return [each.value for each in annotation]
+        return [member.value for member in annotation]
     return ()

@@ -1,4 +1,4 @@
-"""Where attachments come from: memory, files, streams, and functions that make them."""
+"""Sources of attachments: bytes, files, streams and functions."""
 
 import asyncio
 import io
@@ -8,19 +8,19 @@ from pathlib import Path
 from typing import Final, TypeAlias
 
 from fiveways.app.attachments import AttachmentError
-from fiveways.app.values import MemoryBudget
+from fiveways.app.memory_budget import MemoryBudget
 from fiveways.wire.blob import Blob
 from fiveways.wire.limits import Limits
 
 Attachable: TypeAlias = bytes | bytearray | memoryview | Path
-"""What a user may attach: bytes, or the path of a file that is read while it is sent."""
+"""Attachment of a request: bytes, or the path of a file that is read while it is sent."""
 
 BLOB_THRESHOLD: Final = 1 << 20
-"""From here on an attachment goes out in pieces: others take a frame only up to a bound."""
+"""Larger attachments are sent in fragments, because peers limit the size of a frame."""
 
 
 class _MemoryBlob(Blob):
-    """Many bytes that are at hand."""
+    """A large attachment in memory."""
 
     def __init__(self, data: bytes) -> None:
         self._data = data
@@ -29,12 +29,12 @@ class _MemoryBlob(Blob):
         return len(self._data)
 
     def read(self, start: int, size: int) -> bytes:
-        """Return a part of them."""
+        """Return a part of the bytes."""
         return self._data[start : start + size]
 
 
 class _FileBlob(Blob):
-    """A file of the user's, which stays open until it is sent."""
+    """A file of the user, open until it is sent."""
 
     def __init__(self, path: Path) -> None:
         self._file = path.open("rb", buffering=0)
@@ -44,39 +44,40 @@ class _FileBlob(Blob):
         return self._size
 
     def read(self, start: int, size: int) -> bytes:
-        """Return a part of it; OSError if the file has become shorter meanwhile."""
-        piece = os.pread(self._file.fileno(), min(size, self._size - start), start)
-        if not piece and start < self._size:
-            raise OSError("the file has become shorter while it was sent")
-        return piece
+        """Return a part of the file; OSError if it was truncated since it was opened."""
+        chunk = os.pread(self._file.fileno(), min(size, self._size - start), start)
+        if not chunk and start < self._size:
+            raise OSError("the file was truncated while it was sent")
+        return chunk
 
     def __del__(self) -> None:
-        # Not there if the file could not be opened.
+        # Missing if the file could not be opened.
         if (file := getattr(self, "_file", None)) is not None:
             file.close()
 
 
-def load_content(given: Attachable) -> bytes | Blob:
-    """Return what goes on the way; OSError if a file cannot be read.
+def load_content(source: Attachable) -> bytes | Blob:
+    """Return the content of an attachment.
 
     Raises:
-        TypeError: neither bytes nor a Path.
+        OSError: a file cannot be read.
+        TypeError: the attachment is neither bytes nor a Path.
     """
-    if isinstance(given, Path):
-        blob = _FileBlob(given)
+    if isinstance(source, Path):
+        blob = _FileBlob(source)
         return blob if len(blob) > BLOB_THRESHOLD else blob.read(0, len(blob))
-    if not isinstance(given, bytes | bytearray | memoryview):
-        raise TypeError(f"an attachment is bytes or a pathlib.Path, not {type(given).__name__}")
-    data = bytes(given)
+    if not isinstance(source, bytes | bytearray | memoryview):
+        raise TypeError(f"an attachment must be bytes or a pathlib.Path, not {type(source).__name__}")
+    data = bytes(source)
     return _MemoryBlob(data) if len(data) > BLOB_THRESHOLD else data
 
 
 AttachmentSource: TypeAlias = Path | io.IOBase | Awaitable[bytes] | AsyncIterable[bytes] | AttachmentError
-"""What an application may attach besides bytes: its answer leaves before that is read. An error stands for itself."""
+"""Attachment of a result that is read after the response was sent. An error fails the attachment."""
 
 
 class AttachmentReader:
-    """One late attachment while it is read, within the limits."""
+    """Reads one late attachment within the limits."""
 
     def __init__(self, source: AttachmentSource, limits: Limits, budget: MemoryBudget) -> None:
         self._source = source
@@ -85,7 +86,7 @@ class AttachmentReader:
         self._held_bytes = 0
 
     async def read_all(self) -> bytes | Blob:
-        """Return all of it; AttachmentError, or whatever the source raises, if that is impossible."""
+        """Return the content; AttachmentError, or any exception of the source, if that is impossible."""
         source, wait = self._source, self._limits.attachment_timeout
         try:
             if isinstance(source, AttachmentError):
@@ -102,44 +103,44 @@ class AttachmentReader:
             raise AttachmentError(f"no progress for {wait:g} seconds") from None
 
     def release(self) -> None:
-        """Count what was read as gone."""
+        """Return the bytes that were read to the budget."""
         self._budget.release(self._held_bytes)
         self._held_bytes = 0
 
     async def _read_stream(self, source: AsyncIterable[bytes]) -> bytes:
         data = bytearray()
-        pieces = aiter(source)
+        chunks = aiter(source)
         try:
             while True:
                 async with asyncio.timeout(self._limits.attachment_timeout):
-                    piece = await anext(pieces, None)
-                if piece is None:
+                    chunk = await anext(chunks, None)
+                if chunk is None:
                     return bytes(data)
-                data += self._reserve(_to_bytes(piece))
+                data += self._reserve(_to_bytes(chunk))
                 self._check_size(data)
         finally:
-            if (close := getattr(pieces, "aclose", None)) is not None:
+            if (close := getattr(chunks, "aclose", None)) is not None:
                 await close()
 
     def _read_file(self, source: io.IOBase) -> bytes:
         with source:
-            # One more than there may be shows that there are too many.
-            return _to_bytes(getattr(source, "read")(self._limits.max_attachment + 1))  # noqa: B009  no IOBase has it
+            # One byte more than the limit reveals a file that is too large.
+            return _to_bytes(getattr(source, "read")(self._limits.max_attachment + 1))  # noqa: B009  IOBase does not declare it
 
     def _check_size(self, data: object) -> bytes | Blob:
-        found = data if isinstance(data, Blob) else _to_bytes(data)
-        if len(found) > self._limits.max_attachment:
+        content = data if isinstance(data, Blob) else _to_bytes(data)
+        if len(content) > self._limits.max_attachment:
             raise AttachmentError(f"larger than {self._limits.max_attachment} bytes")
-        return found if isinstance(found, Blob) or self._held_bytes else self._reserve(found)
+        return content if isinstance(content, Blob) or self._held_bytes else self._reserve(content)
 
     def _reserve(self, data: bytes) -> bytes:
         if not self._budget.acquire(len(data)):
-            raise AttachmentError("too much waits to be sent")
+            raise AttachmentError("too many bytes of attachments wait to be sent")
         self._held_bytes += len(data)
         return data
 
 
 def _to_bytes(data: object) -> bytes:
     if not isinstance(data, bytes | bytearray | memoryview):
-        raise AttachmentError(f"an attachment is bytes, not {type(data).__name__}")
+        raise AttachmentError(f"an attachment must be bytes, not {type(data).__name__}")
     return bytes(data)

@@ -1,23 +1,23 @@
-"""Attachments that come after the message that named them."""
+"""Attachments that arrive after the message that announced them."""
 
 import asyncio
 from collections.abc import AsyncIterator, Generator, Sequence
 
-from fiveways.app.values import MemoryBudget
+from fiveways.app.memory_budget import MemoryBudget
 from fiveways.errors import FivewaysError
 from fiveways.model.messages import Attachment
 from fiveways.wire.blob import Blob
 
 
 class AttachmentError(FivewaysError):
-    """An attachment did not arrive whole."""
+    """An attachment did not arrive completely, or cannot be read."""
 
 
 class Attachments:
-    """What came with a call or an event: `await` it for the list of all, or read one by one with `async for`.
+    """Attachments of a message: `await` them for the list of all, or read one by one with `async for`.
 
-    The first that failed raises AttachmentError. What `async for` has given out is not kept: the way to read many
-    large ones.
+    An attachment that did not arrive raises AttachmentError. `async for` releases each attachment after it was read,
+    which suits many large ones.
     """
 
     def __init__(self, count: int = 0, budget: MemoryBudget | None = None) -> None:
@@ -30,19 +30,19 @@ class Attachments:
         return len(self._slots)
 
     def put(self, index: int, item: bytes | Blob | AttachmentError) -> None:
-        """One has come, or will not."""
+        """Store an attachment, or the reason why it does not arrive."""
         if isinstance(item, bytes):
             if self._budget.acquire(len(item)):
                 self._held_bytes += len(item)
             else:
-                item = AttachmentError("too much waits to be read")
+                item = AttachmentError("too many bytes of attachments wait to be read")
         self._slots[index] = item
         self._wake()
 
     def end(self) -> None:
-        """Know that the message is dealt with: what has not come will not, and nothing counts as held any more."""
-        over = AttachmentError("the call or event that it belongs to is over")
-        self._slots = [over if item is None else item for item in self._slots]
+        """Release all attachments: the message is handled. Those that have not arrived fail."""
+        error = AttachmentError("the call or event of the attachment is over")
+        self._slots = [error if item is None else item for item in self._slots]
         self._release(self._held_bytes)
         self._wake()
 
@@ -54,7 +54,7 @@ class Attachments:
             item = await self._read(index)
             if isinstance(self._slots[index], bytes):
                 self._release(min(len(item), self._held_bytes))
-            self._slots[index] = AttachmentError("the attachment was read before")
+            self._slots[index] = AttachmentError("the attachment was read already")
             yield item
 
     async def _read_all(self) -> list[bytes]:
@@ -64,13 +64,13 @@ class Attachments:
         while (item := self._slots[index]) is None:
             if self._arrival is None:
                 self._arrival = asyncio.get_running_loop().create_future()
-            # Shielded: one reader that is cancelled must not take it from another.
+            # Shielded: the future is shared, and one cancelled reader must not cancel it.
             await asyncio.shield(self._arrival)
         if isinstance(item, AttachmentError):
             raise AttachmentError(str(item))
         if isinstance(item, bytes):
             return item
-        # It lies on a disk.
+        # Its content is on disk.
         return await asyncio.to_thread(bytes, item)
 
     def _release(self, size: int) -> None:
@@ -84,30 +84,37 @@ class Attachments:
 
 
 class PendingAttachments:
-    """Which attachment belongs to which message, for as long as somebody may want it."""
+    """Attachments that messages announced and that have not arrived, by their names."""
 
-    def __init__(self, budget: MemoryBudget) -> None:
+    def __init__(self, budget: MemoryBudget | None = None) -> None:
+        """Create the table; without a budget, each message has one of its own."""
         self._slots: dict[str, tuple[Attachments, int]] = {}
         self._budget = budget
 
     def expect(self, names: Sequence[str]) -> Attachments:
-        """Return the place for what a message named."""
+        """Return a place for the attachments of a message."""
         attachments = Attachments(len(names), self._budget)
         for index, name in enumerate(names):
             self._slots[name] = attachments, index
         return attachments
 
-    def put(self, word: Attachment) -> None:
-        """Take one; what nobody wants is dropped."""
-        place = self._slots.pop(word.name, None)
-        if place is None:
-            return
-        attachments, index = place
-        attachments.put(index, word.data if word.error is None else AttachmentError(word.error))
+    def put(self, attachment: Attachment) -> bool:
+        """Store an attachment; return False if no message expects it."""
+        slot = self._slots.pop(attachment.name, None)
+        if slot is None:
+            return False
+        attachments, index = slot
+        attachments.put(index, attachment.data if attachment.error is None else AttachmentError(attachment.error))
+        return True
 
     def discard(self, names: Sequence[str], attachments: Attachments) -> None:
-        """Know that a message is dealt with: what still comes for it is not wanted."""
+        """Release the attachments of a message; those that still arrive are dropped."""
         for name in names:
             if self._slots.get(name, (None, 0))[0] is attachments:
                 del self._slots[name]
         attachments.end()
+
+    def fail_all(self, reason: str) -> None:
+        """Fail all attachments that have not arrived."""
+        for name in list(self._slots):
+            self.put(Attachment(name, error=reason))

@@ -1,4 +1,4 @@
-"""One-shot callbacks that somebody waits for. They belong to a connection, and are lost with it."""
+"""One-shot callbacks. They belong to a connection and are lost with it."""
 
 from collections.abc import Sequence
 from itertools import count
@@ -10,31 +10,31 @@ from fiveways.model.messages import Call, Failure, HubMessage
 
 
 class CallbackChannel(Protocol):
-    """Where a callback is answered: a client's connection, or an application's place in the hub."""
+    """The way to respond to a callback: a client's connection, or an application's place in the hub."""
 
     @property
     def is_over(self) -> bool:
-        """Whether an answer does not reach the hub any more."""
+        """Whether a response can no longer reach the hub."""
 
     def send(self, word: HubMessage) -> None:
-        """Answer a call."""
+        """Send a response."""
 
     def expect(self, names: Sequence[str]) -> Attachments:
-        """Return the place for the attachments of a call."""
+        """Return a place for the attachments of a call."""
 
 
 class CallbackReceiver(Protocol):
-    """A receiver of one callback."""
+    """Receiver of one callback."""
 
-    def handle_call(self, line: CallbackChannel, call: Call) -> None:
-        """Take the call, and see to its answer."""
+    def handle_call(self, channel: CallbackChannel, call: Call) -> None:
+        """Handle the call and send its response."""
 
     def connection_lost(self) -> str:
-        """Give up: no call comes any more. Return what is lost for the user, if that is anything."""
+        """Give up: the call will not arrive. Return a description of the loss for the user, or an empty string."""
 
 
 class Callbacks:
-    """Callbacks that may still be called, `max_waiting` at most."""
+    """Callbacks that can still be called, `max_waiting` at most."""
 
     def __init__(self, max_waiting: int) -> None:
         self._max_receivers = max_waiting
@@ -47,29 +47,31 @@ class Callbacks:
     def __contains__(self, name: str) -> bool:
         return name in self._receivers
 
-    def add(self, waiting: CallbackReceiver) -> str:
-        """Return the id of a new callback."""
+    def add(self, receiver: CallbackReceiver) -> str:
+        """Return the id of a new callback; NotExecuted if there are `max_waiting` already."""
         if len(self._receivers) >= self._max_receivers:
-            raise NotExecuted(Reason.OVERLOADED, f"{self._max_receivers} callbacks are waited for")
-        # Digits alone, which every protocol can write.
+            raise NotExecuted(Reason.OVERLOADED, f"{self._max_receivers} callbacks are open, the limit of this peer")
+        # Digits only, which every protocol can encode.
         name = str(next(self._numbers))
-        self._receivers[name] = waiting
+        self._receivers[name] = receiver
         return name
 
     def remove(self, name: str) -> None:
-        """Wait no longer; who calls it is told that there is none."""
+        """Remove a callback; calls to it are refused."""
         self._receivers.pop(name, None)
 
-    def handle_call(self, line: CallbackChannel, call: Call) -> None:
-        """Give a call to its receiver: the first one is also the last."""
-        waiting = self._receivers.pop(call.method, None)
-        if waiting is None:
-            line.send(Failure(call.id, Reason.NO_SUCH_CALLBACK, "it was called before, or never given out"))
+    def handle_call(self, channel: CallbackChannel, call: Call) -> None:
+        """Pass a call to its receiver, which is removed."""
+        receiver = self._receivers.pop(call.method, None)
+        if receiver is None:
+            channel.send(
+                Failure(call.id, Reason.NO_SUCH_CALLBACK, "the callback was called already, or does not exist")
+            )
         else:
-            waiting.handle_call(line, call)
+            receiver.handle_call(channel, call)
 
     def drop_all(self) -> list[str]:
-        """Give up all of them; return what is lost for the user."""
-        lost = list(filter(None, [waiting.connection_lost() for waiting in self._receivers.values()]))
+        """Remove all callbacks; return descriptions of the losses for the user."""
+        losses = list(filter(None, [receiver.connection_lost() for receiver in self._receivers.values()]))
         self._receivers.clear()
-        return lost
+        return losses

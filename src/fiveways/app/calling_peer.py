@@ -1,4 +1,4 @@
-"""The peer that made a call, as the method reaches it."""
+"""The peer that made a call, for the method that serves it."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
@@ -9,68 +9,68 @@ from fiveways.app.responses import Reply
 if TYPE_CHECKING:
     from fiveways.app.updates import Updates
 
-# ruff: noqa: ASYNC109  a timeout is the hub's to keep
+# ruff: noqa: ASYNC109  the hub enforces the timeout
 
 
 class CallingPeer(ABC):
-    """The peer that made a call. It may be kept: it can be reached until its session ends.
+    """The peer that made a call (`context.caller`). It may be used until its session ends, also after the call.
 
-    Every verb raises a `CallError` if it fails: `NotExecuted` if the peer is gone, or its protocol has no such thing;
-    `CallLost` if it leaves meanwhile.
+    Its coroutines raise a `CallError` if they fail: `NotExecuted` if the peer has left, or its protocol does not
+    support the request; `CallLost` if it leaves before the response.
     """
 
     peer: str
-    """Its session at the hub."""
+    """Session of the peer at the hub."""
     protocol: str
     identity: str
-    """Who it has shown to be; empty for the anonymous."""
+    """Authenticated identity; empty for an anonymous peer."""
 
     @property
     def variables(self) -> Mapping[str, object]:
-        """The variables that it has set."""
+        """Session variables that the peer has set."""
         return self.vars
 
     @property
     @abstractmethod
     def vars(self) -> "CallerVars":
-        """Its variables, to be read: `context.caller.vars["language"]`; and those that are set on it."""
+        """Session variables of the peer, as a mapping: `context.caller.vars["language"]`. `set` sets one for it."""
 
     @abstractmethod
     async def call(
         self, method: str, body: object = None, *, timeout: float | None = None, attachments: Sequence[bytes] = ()
     ) -> object:
-        """Call a method that the caller's own program serves on its connection, as that program writes the name."""
+        """Call a method that the peer's own program serves on its connection, in that program's spelling."""
 
     @abstractmethod
     async def call_reply(
         self, method: str, body: object = None, *, timeout: float | None = None, attachments: Sequence[bytes] = ()
     ) -> Reply:
-        """Call a method likewise, and return its value with its attachments once they have all come."""
+        """Call a method of the peer as `call` does, and return its result with its attachments."""
 
     @abstractmethod
     async def callback(
         self, token: str, body: object = None, *, timeout: float | None = None, attachments: Sequence[bytes] = ()
     ) -> object:
-        """Call a callback of the caller, good for one call, by the id or the token that it handed over."""
+        """Call a callback of the peer by the id or token that it passed. A callback can be called once."""
 
     @abstractmethod
     def updates(self, topic_id: str) -> "Updates":
-        """Take what the caller publishes under a topic id of its own (UMQ `T`), from now on.
+        """Subscribe to a topic id of the peer (UMQ `T`).
 
-        `async with context.caller.updates("feed") as updates:`, then `async for update in updates:`. It is called in
-        the event loop, not in a plain function.
+        `async with context.caller.updates("feed") as updates:`, then `async for update in updates:`. It must be called
+        in the event loop, not in a thread.
 
         Raises:
-            NotExecuted: the caller's protocol has no such updates, the topic id is in use, or too many are open.
+            NotExecuted: the peer's protocol has no updates, the topic id is in use, or too many are open.
         """
 
     @abstractmethod
     async def close(self, text: str = "") -> None:
-        """End the session of the caller; its call is cancelled with it."""
+        """Close the session of the peer; its call is cancelled."""
 
 
 class CallerVars(Mapping[str, object], ABC):
-    """Variables of a caller: those that it has set are read like a mapping."""
+    """Session variables of a caller: a mapping of those that it has set."""
 
     def __init__(self, variables: Mapping[str, object]) -> None:
         self._variables = variables
@@ -86,8 +86,8 @@ class CallerVars(Mapping[str, object], ABC):
 
     @abstractmethod
     async def set(self, name: str, value: object) -> None:
-        """Set a variable on the caller, as one of the hub's: `await context.caller.vars.set("theme", "dark")`."""
+        """Set a variable of the hub for the caller: `await context.caller.vars.set("theme", "dark")`."""
 
     @abstractmethod
     async def unset(self, name: str) -> None:
-        """Take one back that was set on the caller."""
+        """Delete a variable that the hub set for the caller."""

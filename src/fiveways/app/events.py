@@ -1,4 +1,4 @@
-"""What a function that follows a topic gets."""
+"""Events of topics."""
 
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
@@ -11,19 +11,24 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class Event:
-    """One publication."""
+    """One event of a topic."""
 
     topic: str
-    """Segments joined by dots; a dot within a segment is `%2E`."""
+    """Topic with dots between its segments; a dot within a segment is `%2E`."""
     data: Any = None
     missed: int = 0
-    """How many before this one were dropped, since they came faster than they were handled."""
+    """Events that were dropped before this one because the reader was too slow."""
     attached: Attachments = field(default_factory=Attachments, repr=False, compare=False)
 
     def decode(self, kind: type[T]) -> T:
-        """Return the data as a type of yours: `event.decode(Reading)`; BadValue if it does not fit."""
+        """Return the data converted to a type: `event.decode(Reading)`.
+
+        Raises:
+            BadValue: the data does not fit.
+            TypeError: no value can be converted to this type.
+        """
         return decode(self.data, kind)
 
     def attachments(self) -> Attachments:
-        """Return what came with it: `await` it for a list of bytes, or read one by one with `async for`."""
+        """Return the attachments of the event: `await` them for a list of bytes, or read them with `async for`."""
         return self.attached

@@ -1,4 +1,4 @@
-"""What waits for one function that follows a topic or takes updates, and the one task that hands it over."""
+"""Queues of events and updates, each with one task that calls the handler."""
 
 import asyncio
 import logging
@@ -11,118 +11,117 @@ import msgspec
 from fiveways.app.app import EventHandler, UpdateHandler
 from fiveways.app.attachments import Attachments, PendingAttachments
 from fiveways.app.events import Event
+from fiveways.app.memory_budget import memory_cost
 from fiveways.app.signature import ExecutionMode
 from fiveways.app.thread_runner import ThreadRunner
-from fiveways.app.values import memory_cost
-from fiveways.model import messages as words
-from fiveways.model import topics
+from fiveways.model import messages, topics
 
 MAX_EVENTS: Final = 1000
-"""How many events wait for one function. What comes beyond is dropped, and the next event says how many were."""
+"""Events that wait for one handler. Further ones are dropped, and counted in the next event."""
 MAX_BYTES: Final = 64 << 20
-"""How many bytes of them, about."""
+"""Approximate bytes of events that wait for one handler."""
 
 H = TypeVar("H", EventHandler, UpdateHandler)
-W = TypeVar("W", words.Event, words.Update)
+W = TypeVar("W", messages.Event, messages.Update)
 
 _log = logging.getLogger("fiveways.app")
 
 
 class Backlog(Generic[W]):
-    """Events or updates that wait for one reader, within bounds."""
+    """Events or updates that wait for one reader, within limits."""
 
-    def __init__(self, label: str, incoming: PendingAttachments) -> None:
+    def __init__(self, label: str, pending_attachments: PendingAttachments) -> None:
         self.label = label
         self.dropped = 0
-        """How many came while too many waited."""
-        self._pending_attachments = incoming
+        """Number of messages that were dropped."""
+        self._pending_attachments = pending_attachments
         self._queue: deque[tuple[W, Attachments]] = deque()
         self._buffered_bytes = 0
         self._missed = 0
 
-    def put(self, word: W) -> bool:
-        """Keep a word for the reader; False if too much waits already, so that the next one tells of it."""
-        size = memory_cost(word.body)
+    def put(self, message: W) -> bool:
+        """Queue a message; return False if it was dropped, which the next message reports."""
+        size = memory_cost(message.body)
         if len(self._queue) >= MAX_EVENTS or self._buffered_bytes + size > MAX_BYTES:
-            self._drop(word)
+            self._drop(message)
             return False
         if self._missed:
-            word = msgspec.structs.replace(word, missed=word.missed + self._missed)
+            message = msgspec.structs.replace(message, missed=message.missed + self._missed)
             self._missed = 0
-        self._queue.append((word, self._pending_attachments.expect(word.attachments)))
+        self._queue.append((message, self._pending_attachments.expect(message.attachments)))
         self._buffered_bytes += size
         return True
 
     def take(self) -> tuple[W, Attachments] | None:
-        """Return the oldest one, if there is any."""
+        """Return the oldest message, if there is one."""
         if not self._queue:
             return None
-        word, attachments = self._queue.popleft()
-        self._buffered_bytes -= memory_cost(word.body)
-        return word, attachments
+        message, attachments = self._queue.popleft()
+        self._buffered_bytes -= memory_cost(message.body)
+        return message, attachments
 
-    def discard(self, word: W, attachments: Attachments) -> None:
-        """Let go of the attachments of one that was read."""
-        self._pending_attachments.discard(word.attachments, attachments)
+    def discard(self, message: W, attachments: Attachments) -> None:
+        """Release the attachments of a message that was read."""
+        self._pending_attachments.discard(message.attachments, attachments)
 
     def clear(self) -> None:
-        """Drop all that waits."""
-        while (taken := self.take()) is not None:
-            self.discard(*taken)
+        """Drop all queued messages."""
+        while (queued := self.take()) is not None:
+            self.discard(*queued)
 
-    def _drop(self, word: W) -> None:
+    def _drop(self, message: W) -> None:
         if not self.dropped:
-            _log.warning("%s: events come faster than they are handled; some are dropped", self.label)
+            _log.warning("dropped events: the handler is too slow handler=%s", self.label)
         self.dropped += 1
-        self._missed += 1 + word.missed
+        self._missed += 1 + message.missed
 
 
 class HandlerQueue(ABC, Generic[H, W]):
-    """Words that wait for one function, and the one task that hands them over."""
+    """Messages that wait for one handler, and the task that calls it."""
 
-    def __init__(self, handler: H, incoming: PendingAttachments, threads: ThreadRunner) -> None:
+    def __init__(self, handler: H, pending_attachments: PendingAttachments, threads: ThreadRunner) -> None:
         self.handler: H = handler
         self.task: asyncio.Task[None] | None = None
-        """There only while something waits or is handled."""
-        self._backlog: Backlog[W] = Backlog(f"on {handler.topic}", incoming)
+        """Present only while a message is queued or handled."""
+        self._backlog: Backlog[W] = Backlog(f"on {handler.topic}", pending_attachments)
         self._threads = threads
         self._loop = asyncio.get_running_loop()
 
     @property
     def dropped(self) -> int:
-        """How many came while too many waited."""
+        """Number of messages that were dropped."""
         return self._backlog.dropped
 
-    def put(self, word: W) -> None:
-        """Have an event handled after those that came before."""
-        if self._backlog.put(word) and self.task is None:
+    def put(self, message: W) -> None:
+        """Queue a message for the handler."""
+        if self._backlog.put(message) and self.task is None:
             self.task = self._loop.create_task(self._run(), name=self._backlog.label)
 
     def close(self) -> None:
-        """Handle nothing more."""
+        """Drop queued messages and cancel the handler."""
         self._backlog.clear()
         if self.task is not None:
             self.task.cancel()
 
     async def _run(self) -> None:
         try:
-            while (taken := self._backlog.take()) is not None:
+            while (queued := self._backlog.take()) is not None:
                 try:
-                    await self._handle(*taken)
+                    await self._handle(*queued)
                 finally:
-                    self._backlog.discard(*taken)
+                    self._backlog.discard(*queued)
         finally:
             self.task = None
 
     @abstractmethod
-    def _make_argument(self, word: W, attachments: Attachments) -> object:
-        """Return the function's argument; None if there is nothing to tell it."""
+    def _make_argument(self, message: W, attachments: Attachments) -> object:
+        """Return the handler's argument; None to skip the message."""
 
-    async def _handle(self, word: W, attachments: Attachments) -> None:
-        """Run the function; whatever happens in it concerns this event only."""
+    async def _handle(self, message: W, attachments: Attachments) -> None:
+        """Call the handler; an exception concerns only this message."""
         handler = self.handler
         try:
-            event = self._make_argument(word, attachments)
+            event = self._make_argument(message, attachments)
             if event is None:
                 return
             if handler.mode is ExecutionMode.THREAD:
@@ -133,13 +132,13 @@ class HandlerQueue(ABC, Generic[H, W]):
             task = asyncio.current_task()
             if task is not None and task.cancelling():
                 raise
-            _log.exception("on %s: cancelled from within", handler.topic)
-        except (Exception, SystemExit):  # noqa: BLE001  # as the docstring says
-            _log.exception("on %s failed", handler.topic)
+            _log.exception("a handler cancelled itself topic=%s", handler.topic)
+        except (Exception, SystemExit):  # noqa: BLE001  # only this message is lost
+            _log.exception("a handler failed topic=%s", handler.topic)
 
 
-class EventQueue(HandlerQueue[EventHandler, words.Event]):
-    """The events of one function."""
+class EventQueue(HandlerQueue[EventHandler, messages.Event]):
+    """Events that wait for one handler."""
 
-    def _make_argument(self, word: words.Event, attachments: Attachments) -> object:
-        return Event(topics.spell(word.topic, topics.UMQ), word.body.value(), word.missed, attachments)
+    def _make_argument(self, message: messages.Event, attachments: Attachments) -> object:
+        return Event(topics.spell(message.topic, topics.UMQ), message.body.value(), message.missed, attachments)

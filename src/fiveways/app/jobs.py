@@ -1,4 +1,4 @@
-"""Work from a queue, one piece at a time."""
+"""Jobs of work queues."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Generator
@@ -13,55 +13,65 @@ from fiveways.errors import CallFailed, CallLost, CallTimeout, ConnectionLost, R
 from fiveways.model.messages import Call, Failure, HubMessage, Result
 
 T = TypeVar("T")
-_NO_RECEIVER: Final = "nobody waits any more"
+_NO_RECEIVER: Final = "the worker no longer waits for a job"
 
 
 class Job:
-    """One piece of work. It is done when `done()` says so, or the `async with` block ends without an exception.
+    """A job of a work queue. It is done after `done()`, or when the `async with` block ends without an exception.
 
-    Otherwise (a failure, a lost connection, no answer in time) the hub gives it to the next one who pulls.
+    Otherwise, after a failure, a lost connection or the hub's timeout, the hub redelivers it.
     """
 
-    def __init__(self, line: CallbackChannel, call: Call) -> None:
-        self._channel = line
+    def __init__(self, channel: CallbackChannel, call: Call) -> None:
+        self._channel = channel
         self.call = call
-        """The call by which the hub delivered it."""
+        """Call with which the hub delivered the job."""
         self._is_over = False
         self.data: Any = call.body.value()
-        self._attachments = line.expect(call.attachments) if call.attachments else Attachments()
+        self._attachments = channel.expect(call.attachments) if call.attachments else Attachments()
 
     @property
     def is_lost(self) -> bool:
-        """Whether its connection is lost: the hub gives it to another worker."""
+        """Whether the connection was lost, and the hub redelivers the job."""
         return self._channel.is_over
 
     def decode(self, kind: type[T]) -> T:
-        """Return the data as a type of yours: `job.decode(Photo)`; BadValue if it does not fit."""
+        """Return the data converted to a type: `job.decode(Photo)`; BadValue if it does not fit."""
         return decode(self.data, kind)
 
     def attachments(self) -> Attachments:
-        """Return what came with it: `await` it for a list of bytes, or read one by one with `async for`."""
+        """Return the attachments of the job: `await` them for a list of bytes, or read them with `async for`."""
         return self._attachments
 
     async def done(self, value: object = None) -> None:
-        """It is done; ConnectionLost if the hub cannot be told, and so will give it to somebody else."""
+        """Tell the hub that the job is done.
+
+        Raises:
+            ConnectionLost: the connection was lost; the hub redelivers the job.
+            Unsendable: `value` is of a type that cannot be encoded.
+            LocalProtocolError: `value` does not fit the protocol or its limits.
+        """
         self._respond(Result(self.call.id, to_body(value)))
 
     async def fail(self, text: str = "") -> None:
-        """It could not be done: somebody else may try."""
+        """Tell the hub that the job failed: it is redelivered after a delay.
+
+        Raises:
+            ConnectionLost: the connection was lost; the hub redelivers the job.
+        """
         self._respond(Failure(self.call.id, Reason.RAISED, text))
 
-    def _respond(self, word: HubMessage) -> None:
+    def _respond(self, response: HubMessage) -> None:
         if self._is_over:
             return
         if self._channel.is_over:
             self._is_over = True
-            raise ConnectionLost("the connection was lost since: the hub gives this work to somebody else")
-        self._channel.send(word)
-        self._is_over = True  # not before: a value that cannot be encoded leaves room for `fail`
+            raise ConnectionLost("the connection was lost: the hub redelivers the job")
+        self._channel.send(response)
+        self._is_over = True  # only now: if the value cannot be encoded, `fail` must still work
 
     def decline(self) -> None:
-        """Return it to its queue as never started: the hub does not count this delivery as a try."""
+        """Return the job to its queue as not started: the hub does not count this delivery as a try."""
         if not (self._is_over or self._channel.is_over):
             self._respond(Failure(self.call.id, Reason.NO_SUCH_CALLBACK, _NO_RECEIVER))
 
@@ -78,37 +88,37 @@ class Job:
 
 
 class PendingPull:
-    """A pull that the hub has not answered yet. Fulfils `callbacks.Waiting`."""
+    """A pull without a job. Implements `callbacks.CallbackReceiver`."""
 
     def __init__(self) -> None:
         self.job: asyncio.Future[Job] = asyncio.get_running_loop().create_future()
 
-    def handle_call(self, line: CallbackChannel, call: Call) -> None:
-        """Take the work, unless nobody waits any more."""
+    def handle_call(self, channel: CallbackChannel, call: Call) -> None:
+        """Take the job, or decline it if the pull was cancelled."""
         if self.job.done():
-            line.send(Failure(call.id, Reason.NO_SUCH_CALLBACK, _NO_RECEIVER))
+            channel.send(Failure(call.id, Reason.NO_SUCH_CALLBACK, _NO_RECEIVER))
             return
         try:
-            self.job.set_result(Job(line, call))
+            self.job.set_result(Job(channel, call))
         except Unrepresentable as exc:
-            line.send(Failure(call.id, Reason.BAD_ARGUMENTS, str(exc)))
-            self.job.set_exception(CallFailed(f"the work cannot be read: {exc}"))
+            channel.send(Failure(call.id, Reason.BAD_ARGUMENTS, str(exc)))
+            self.job.set_exception(CallFailed(f"the data of the job cannot be decoded: {exc}"))
 
     def decline(self) -> None:
-        """Return a job that arrived in the event loop iteration in which its receiver was cancelled."""
+        """Decline a job that arrived in the event loop iteration in which the pull was cancelled."""
         if self.job.done() and not self.job.cancelled() and self.job.exception() is None:
             self.job.result().decline()
 
     def connection_lost(self) -> str:
-        """Let it be asked for again; so nothing is lost for the user."""
+        """Fail the pull, which is then repeated. Nothing is lost for the user."""
         if not self.job.done():
             self.job.set_exception(CallLost("the connection was lost before a job came"))
-            self.job.exception()  # nobody may be waiting for it yet
+            self.job.exception()  # marks the exception as retrieved
         return ""
 
 
 class JobPull:
-    """`job = await peer.pull("thumbnails")`, or `async with peer.pull("thumbnails") as job:`."""
+    """A pull: `job = await peer.pull("thumbnails")`, or `async with peer.pull("thumbnails") as job:`."""
 
     def __init__(self, pull: Callable[[], Awaitable[Job]]) -> None:
         self._pull = pull
@@ -129,39 +139,45 @@ class JobPull:
 
 
 async def pull_job(
-    ask: Callable[[str, object], Awaitable[object]],
+    call: Callable[[str, object], Awaitable[object]],
     callbacks: Callbacks,
     queue: str,
-    timeout: float | None,  # noqa: ASYNC109  the user's own
+    timeout: float | None,  # noqa: ASYNC109  the user's timeout
     *,
     again: bool = False,
     withdraw: Callable[[str], None] | None = None,
 ) -> Job:
-    """Ask the hub for a job and wait for it; with `again` on the next connection too, if one is lost.
+    """Pull a job.
 
-    `withdraw` tells the hub that nobody waits for this callback any more, where it can be told.
+    Args:
+        call: calls a method of the hub.
+        callbacks: receivers of callbacks.
+        queue: name of the work queue.
+        timeout: seconds to wait; None for no limit.
+        again: whether to pull again on the next connection if one is lost.
+        withdraw: tells the hub that a callback is no longer needed, where possible.
 
     Raises:
-        CallTimeout: none came in time.
-        CallLost: the connection was lost, and there is no next one.
+        CallTimeout: no job arrived within the timeout.
+        CallLost: the connection was lost, and `again` is false.
     """
     try:
         async with asyncio.timeout(timeout):
             while True:
-                pulled = PendingPull()
-                name = callbacks.add(pulled)
+                pull = PendingPull()
+                name = callbacks.add(pull)
                 try:
-                    await ask("hub.pull", {"queue": queue, "callback": name})
-                    return await pulled.job
+                    await call("hub.pull", {"queue": queue, "callback": name})
+                    return await pull.job
                 except CallLost:
                     if not again:
-                        raise  # else the callback is lost as well: on a new connection there is a new one
+                        raise  # otherwise the next pull has a new callback on the new connection
                 except BaseException:
-                    pulled.decline()
+                    pull.decline()
                     raise
                 finally:
                     callbacks.remove(name)
                     if withdraw is not None:
                         withdraw(name)
     except TimeoutError:
-        raise CallTimeout(f"no work came to {queue!r} within {timeout:g} seconds") from None
+        raise CallTimeout(f"no job arrived in {queue!r} within {timeout:g} seconds") from None

@@ -1,4 +1,4 @@
-"""Attachments that are read after the answer they belong to has left."""
+"""Attachments that are read after their response was sent."""
 
 import asyncio
 import logging
@@ -7,82 +7,86 @@ from typing import Final
 
 from fiveways.app.attachment_sources import AttachmentReader, AttachmentSource
 from fiveways.app.attachments import AttachmentError
-from fiveways.app.values import MemoryBudget
+from fiveways.app.memory_budget import MemoryBudget
 from fiveways.errors import LocalProtocolError
 from fiveways.model.messages import Attachment, HubMessage
 from fiveways.wire.limits import Limits
 
 MAX_LATE: Final = 1000
-"""Attachments that are read at once for one application; the next one fails."""
+"""Attachments of one application that are read at the same time; further ones fail."""
 
 _log = logging.getLogger("fiveways.app")
 
 
 class LateAttachment(HubMessage, frozen=True):
-    """Stands among the words of an answer for an attachment that has to be read."""
+    """Placeholder among the messages of a response for an attachment that must be read."""
 
     name: str
     source: AttachmentSource
 
 
 class LateAttachments:
-    """All that are being read. `owner` tells whose call has this id; what a peer that leaves waits for ends."""
+    """Reads late attachments. `peer_of_call` returns the caller by call id; when a caller leaves, reading stops."""
 
     def __init__(
-        self, say: Callable[[HubMessage], None], owner: Callable[[str], str], limits: Limits, budget: MemoryBudget
+        self,
+        send: Callable[[HubMessage], None],
+        peer_of_call: Callable[[str], str],
+        limits: Limits,
+        budget: MemoryBudget,
     ) -> None:
-        self._send = say
-        self._peer_of_call = owner
+        self._send = send
+        self._peer_of_call = peer_of_call
         self._limits = limits
         self._budget = budget
         self._tasks: dict[asyncio.Task[None], str] = {}
 
-    def start(self, call_id: str, answer: Sequence[HubMessage]) -> Sequence[HubMessage]:
-        """Return the words that can be said now; the others are read from now on."""
-        late = [word for word in answer if isinstance(word, LateAttachment)]
+    def start(self, call_id: str, response: Sequence[HubMessage]) -> Sequence[HubMessage]:
+        """Start to read late attachments; return the messages that can be sent now."""
+        late = [message for message in response if isinstance(message, LateAttachment)]
         if not late:
-            return answer
-        owner = self._peer_of_call(call_id)
-        for word in late:
+            return response
+        peer = self._peer_of_call(call_id)
+        for message in late:
             is_full = len(self._tasks) >= MAX_LATE
-            source = AttachmentError(f"more than {MAX_LATE} attachments are being read") if is_full else word.source
-            task = asyncio.create_task(self._read(word.name, source), name=f"attachment {word.name}")
-            self._tasks[task] = owner
+            source = AttachmentError(f"more than {MAX_LATE} attachments are being read") if is_full else message.source
+            task = asyncio.create_task(self._read(message.name, source), name=f"attachment {message.name}")
+            self._tasks[task] = peer
             task.add_done_callback(self._tasks.pop)
-        return [word for word in answer if not isinstance(word, LateAttachment)]
+        return [message for message in response if not isinstance(message, LateAttachment)]
 
     def tasks(self) -> list[asyncio.Task[None]]:
-        """Return the tasks that something is read in."""
+        """Return the tasks that read attachments."""
         return list(self._tasks)
 
     def peer_left(self, peer: str) -> None:
-        """Read nothing more for a peer that is gone."""
+        """Stop reading for a peer that has left."""
         for task, owner in self._tasks.items():
             if owner == peer:
                 task.cancel()
 
     def close(self) -> None:
-        """Read nothing more."""
+        """Stop all reading."""
         for task in self._tasks:
             task.cancel()
 
     async def _read(self, name: str, source: AttachmentSource) -> None:
-        reading = AttachmentReader(source, self._limits, self._budget)
+        reader = AttachmentReader(source, self._limits, self._budget)
         try:
-            self._send_attachment(Attachment(name, await reading.read_all()))
+            self._send_attachment(Attachment(name, await reader.read_all()))
         except AttachmentError as exc:
             self._send_attachment(Attachment(name, error=str(exc)))
-        except Exception as exc:  # noqa: BLE001  # whatever the source raises, the receiver must hear of it
-            _log.warning("an attachment could not be read: %s: %s", type(exc).__name__, exc)
+        except Exception as exc:  # noqa: BLE001  # the receiver gets the error
+            _log.warning("an attachment could not be read error=%s: %s", type(exc).__name__, exc)
             self._send_attachment(Attachment(name, error=f"{type(exc).__name__}: {exc}"))
         finally:
-            reading.release()
+            reader.release()
 
-    def _send_attachment(self, word: Attachment) -> None:
+    def _send_attachment(self, message: Attachment) -> None:
         try:
-            self._send(word)
+            self._send(message)
         except LocalProtocolError as exc:
-            if word.error is None:
-                self._send_attachment(Attachment(word.name, error=str(exc)))
+            if message.error is None:
+                self._send_attachment(Attachment(message.name, error=str(exc)))
             else:
-                _log.debug("an attachment is not wanted any more: %s", exc)
+                _log.debug("an attachment was not sent error=%s", exc)

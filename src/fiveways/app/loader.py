@@ -1,4 +1,4 @@
-"""An application by its name, `module:app`, for whoever starts it from a command line."""
+"""Loads an application by its name, `module:app`, for the command line."""
 
 import importlib
 import sys
@@ -11,16 +11,16 @@ from fiveways.errors import FivewaysError
 
 
 class LoadError(FivewaysError):
-    """There is no application by that name; the message says what is missing and where it was looked for."""
+    """There is no application of that name; the message says what is missing and where it was searched."""
 
 
 def load_app(name: str) -> App:
-    """Return the application `module:attribute`, or `module:app` where only the module is named.
+    """Return the application `module:attribute`, or `module:app` if only the module is named.
 
-    The current directory is looked in first.
+    The current directory is searched first.
 
     Raises:
-        LoadError: there is none, or the module cannot be imported.
+        LoadError: there is no such application, or the module cannot be imported.
     """
     module_name, _, attribute = name.partition(":")
     attribute = attribute or "app"
@@ -28,31 +28,31 @@ def load_app(name: str) -> App:
         hint = module_name.removesuffix(".py").strip("./").replace("/", ".")
         raise LoadError(f"{module_name!r} is a file; name the module: {hint}:{attribute}")
     if not all(part.isidentifier() for part in (*module_name.split("."), *attribute.split("."))):
-        raise LoadError(f"{name!r} is not written as module:app")
+        raise LoadError(f"{name!r} is not of the form module:app")
     module = _import_module(module_name)
     try:
-        found: object = reduce(getattr, attribute.split("."), module)
+        app: object = reduce(getattr, attribute.split("."), module)
     except AttributeError:
-        others = [each for each, value in vars(module).items() if isinstance(value, App)]
-        hint = f"; it has {', '.join(f'{module_name}:{each}' for each in others)}" if others else ""
+        others = [key for key, value in vars(module).items() if isinstance(value, App)]
+        hint = f"; it has {', '.join(f'{module_name}:{other}' for other in others)}" if others else ""
         raise LoadError(f"the module {module_name} has no {attribute!r}{hint}") from None
-    if not isinstance(found, App):
-        raise LoadError(f"{module_name}:{attribute} is a {type(found).__name__}, not a fiveways.App")
-    return found
+    if not isinstance(app, App):
+        raise LoadError(f"{module_name}:{attribute} is a {type(app).__name__}, not a fiveways.App")
+    return app
 
 
 def _import_module(name: str) -> object:
-    here = str(Path.cwd())
-    if here not in sys.path:
-        sys.path.insert(0, here)
+    directory = str(Path.cwd())
+    if directory not in sys.path:
+        sys.path.insert(0, directory)
     importlib.invalidate_caches()
     try:
         return importlib.import_module(name)
     except ModuleNotFoundError as exc:
-        # Another module that this one wants may be missing, which is not the same.
+        # If the missing module is another one, the error is inside the module.
         if exc.name is not None and (name == exc.name or name.startswith(f"{exc.name}.")):
             raise LoadError(
-                f"there is no module {exc.name!r} (looked for in {here} and where Python finds its packages)"
+                f"there is no module {exc.name!r} (searched in {directory} and in the Python path)"
             ) from None
         raise _import_error(name, exc) from exc
     except (Exception, SystemExit) as exc:
@@ -60,13 +60,13 @@ def _import_module(name: str) -> object:
 
 
 def _import_error(name: str, error: BaseException) -> LoadError:
-    """Say the last line of the traceback, and where in the module's code it comes from."""
-    what = traceback.format_exception_only(error)[-1].strip()
-    return LoadError(f"the module {name} cannot be imported: {what}{_error_location(error)}")
+    """Return an error with the last line of the traceback, and its location in the module."""
+    summary = traceback.format_exception_only(error)[-1].strip()
+    return LoadError(f"the module {name} cannot be imported: {summary}{_error_location(error)}")
 
 
 def _error_location(error: BaseException) -> str:
     if isinstance(error, SyntaxError):
         return f" at {error.filename}:{error.lineno}"
-    frames = [each for each in traceback.extract_tb(error.__traceback__) if not each.filename.startswith("<frozen")]
+    frames = [frame for frame in traceback.extract_tb(error.__traceback__) if not frame.filename.startswith("<frozen")]
     return f" at {frames[-1].filename}:{frames[-1].lineno}" if frames else ""

@@ -1,27 +1,27 @@
-"""The elements of a streamed request, one by one as they come, or gathered until all are there."""
+"""Elements of a streamed request, read one by one or collected into a list."""
 
 import asyncio
 from collections import deque
 from collections.abc import Callable, Iterable
 from typing import Final
 
+from fiveways.app.memory_budget import MemoryBudget, memory_cost
 from fiveways.app.responses import Fail
-from fiveways.app.values import MemoryBudget, memory_cost
 from fiveways.errors import FivewaysError
 from fiveways.wire.limits import Limits
 from fiveways.wire.payload import Payload
 
 MAX_BUFFERED: Final = 16 << 20
-"""Bytes, about, of elements of one call that its method has not taken yet; with more of them it fails."""
+"""Approximate bytes of elements of one call that wait for its method; above it the call fails."""
 
 
 class ElementStream:
-    """What a parameter annotated `AsyncIterator[T]` gets: those `given` at once, then those that come."""
+    """Argument of a parameter annotated `AsyncIterator[T]`: `initial` elements, then those that arrive."""
 
-    def __init__(self, read: Callable[[object], object], budget: MemoryBudget, given: Iterable[object] = ()) -> None:
+    def __init__(self, read: Callable[[object], object], budget: MemoryBudget, initial: Iterable[object] = ()) -> None:
         self._read = read
         self._budget = budget
-        self._initial = iter(given)
+        self._initial = iter(initial)
         self._buffer: deque[Payload] = deque()
         self._buffered_bytes = 0
         self._element_number = 0
@@ -29,7 +29,7 @@ class ElementStream:
         self._arrival: asyncio.Future[None] | None = None
 
     def put(self, body: Payload) -> bool:
-        """Take one more; False if too many wait already."""
+        """Queue an element; return False if too many bytes wait."""
         size = memory_cost(body)
         if self._buffered_bytes + size > MAX_BUFFERED or not self._budget.acquire(size):
             return False
@@ -39,12 +39,12 @@ class ElementStream:
         return True
 
     def end(self) -> None:
-        """Know that there are no more."""
+        """End the stream after the queued elements."""
         self._is_ended = True
         self._wake()
 
     def drop(self) -> None:
-        """Know that nobody reads on."""
+        """Drop queued elements: nothing reads the stream any more."""
         self._budget.release(self._buffered_bytes)
         self._buffered_bytes = 0
         self._buffer.clear()
@@ -60,7 +60,7 @@ class ElementStream:
                 return self._read(value)
             return self._read((await self._wait_next()).value())
         except FivewaysError as exc:
-            # The method runs already, so these are not bad arguments any more.
+            # The method is running: the failure must not be reported as bad arguments.
             raise Fail(f"element {self._element_number}: {exc}") from exc
 
     async def _wait_next(self) -> Payload:
@@ -81,17 +81,17 @@ class ElementStream:
 
 
 class ElementCollector:
-    """The elements for a method that wants them all at once; `then` takes them."""
+    """Elements for a method that takes them as one list; `on_complete` gets the list."""
 
-    def __init__(self, then: Callable[[list[object]], None], limits: Limits, budget: MemoryBudget) -> None:
-        self._on_complete = then
+    def __init__(self, on_complete: Callable[[list[object]], None], limits: Limits, budget: MemoryBudget) -> None:
+        self._on_complete = on_complete
         self._limits = limits
         self._budget = budget
         self._values: list[object] = []
         self._buffered_bytes = 0
 
     def put(self, body: Payload) -> bool:
-        """Take one more; False if there are too many. Unrepresentable if it has no value."""
+        """Add an element; return False if there are too many. Unrepresentable if it cannot be decoded."""
         size = memory_cost(body)
         fits = len(self._values) < self._limits.max_stream and self._buffered_bytes + size <= MAX_BUFFERED
         if not fits or not self._budget.acquire(size):
@@ -101,13 +101,13 @@ class ElementCollector:
         return True
 
     def end(self) -> None:
-        """Hand them over."""
+        """Pass the elements on."""
         values = self._values
         self.drop()
         self._on_complete(values)
 
     def drop(self) -> None:
-        """Know that they are not wanted any more."""
+        """Drop the elements."""
         self._budget.release(self._buffered_bytes)
         self._buffered_bytes = 0
         self._values = []

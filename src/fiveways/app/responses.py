@@ -1,4 +1,4 @@
-"""What a method may say at the end of its call, and the words that say it."""
+"""Results and failures of methods, and the messages for them."""
 
 import asyncio
 import io
@@ -18,18 +18,22 @@ from fiveways.errors import FivewaysError, Reason
 from fiveways.model.messages import Attachment, Failure, HubMessage, Result
 
 MAX_ERROR_TEXT: Final = 1000
-"""Characters of an error's text that are told to the caller."""
+"""Maximum length, in characters, of an error text for the caller."""
 
 _log = logging.getLogger("fiveways.app")
 
 
 class Fail(FivewaysError):
-    """Raised by a method: its call fails with this text, and no traceback is logged.
+    """Exception of a method that fails its call with this text. It is not logged.
 
     The text of any other exception stays in the log, unless `show_errors` is set.
 
-    `name` (a uri such as `app.err.no_funds`), `code` and `data` are the method's own, and arrive where the caller's
-    protocol has room for them. After `retry_after` seconds another try is worth it.
+    Args:
+        text: error text for the caller.
+        name: error name such as `app.err.no_funds`, where the caller's protocol carries one.
+        data: any value, where the caller's protocol carries it.
+        retry_after: seconds after which a retry may succeed, where the caller's protocol carries it.
+        code: error number, where the caller's protocol carries one.
     """
 
     def __init__(
@@ -47,9 +51,9 @@ class Fail(FivewaysError):
 class Reply:
     """A result with attachments.
 
-    Each is bytes. A method may also return a `Path`, an open binary file, an awaitable or an async iterator of bytes:
-    the answer leaves at once, and the attachment follows when it is read. An `AttachmentError`, or what a source
-    raises, makes that attachment fail for the receiver. The result of a call has bytes.
+    In the result of a call, attachments are bytes. A method may return bytes, a `Path`, an open binary file, an
+    awaitable or an async iterator of bytes: the response is sent immediately, and the attachment follows when it is
+    read. If reading fails, or the attachment is an `AttachmentError`, it fails for the receiver.
     """
 
     value: object = None
@@ -57,76 +61,76 @@ class Reply:
 
 
 class ResponseBuilder:
-    """Turns what methods return and raise into words. Its attachments are named by counting."""
+    """Creates the messages for results of methods. Their attachments are numbered."""
 
     def __init__(self) -> None:
         self._attachment_numbers = count(1)
 
     def result(self, call_id: str, value: object) -> Sequence[HubMessage]:
-        """Return the answer, and the attachments that follow it; Unsendable if the value cannot be said."""
+        """Return the response and its attachments; Unsendable if the value cannot be encoded."""
         if type(value) is Reply:
             return self._reply(call_id, value)
         return (Result(call_id, to_body(value)),)
 
     def part(self, call_id: str, value: object) -> Sequence[HubMessage]:
-        """Return one element of a streamed answer likewise."""
+        """Return one part of a streamed response and its attachments; Unsendable if the value cannot be encoded."""
         if type(value) is Reply:
             return self._reply(call_id, value, stream=True, last=False)
         return (Result(call_id, to_body(value), stream=True, last=False),)
 
     def _reply(self, call_id: str, reply: Reply, *, stream: bool = False, last: bool = True) -> Sequence[HubMessage]:
-        attached = [_to_attachment(f"reply{next(self._attachment_numbers)}", given) for given in reply.attachments]
+        attached = [_to_attachment(f"reply{next(self._attachment_numbers)}", source) for source in reply.attachments]
         names = tuple(attachment.name for attachment in attached)
         return (Result(call_id, to_body(reply.value), names, stream=stream, last=last), *attached)
 
 
-def _to_attachment(name: str, given: object) -> Attachment | LateAttachment:
-    if isinstance(given, bytes | bytearray | memoryview):
-        return Attachment(name, bytes(given))
-    if isinstance(given, Path | io.IOBase | Awaitable | AsyncIterable | AttachmentError):
-        return LateAttachment(name, given)
-    raise Unsendable(f"an attachment is bytes, not {type(given).__name__}")
+def _to_attachment(name: str, source: object) -> Attachment | LateAttachment:
+    if isinstance(source, bytes | bytearray | memoryview):
+        return Attachment(name, bytes(source))
+    if isinstance(source, Path | io.IOBase | Awaitable | AsyncIterable | AttachmentError):
+        return LateAttachment(name, source)
+    raise Unsendable(f"an attachment must be bytes, not {type(source).__name__}")
 
 
 def log_failure(call_id: str, method: str, error: BaseException, *, show_errors: bool, kind: str = "method") -> Failure:
-    """Return why a method has no result, and log it, unless the method chose its words itself.
+    """Log the exception of a method, unless it is a `Fail`, and return the failure for its caller.
 
-    An exception may hold what no caller may know: paths, queries, other people's data. So the caller gets a reference
-    under which the log has the traceback.
+    An exception may contain secrets: paths, queries, data of other users. The caller gets only a reference to the
+    traceback in the log.
     """
     if isinstance(error, Fail):
         return to_failure(call_id, error)
     reference = secrets.token_hex(6)
-    # Python 3.11 may raise SystemError while it writes a traceback; it must not cost the next call its worker.
+    # Python 3.11 may raise SystemError while it formats a traceback; that must not end the worker task.
     with suppress(Exception):
         fields = {"fields": {"method": method, "reference": reference}}
         _log.error("%s failed (reference %s)", method, reference, exc_info=error, extra=fields)
     if show_errors or isinstance(error, asyncio.CancelledError):
         return to_failure(call_id, error)
-    what = f"the {kind} ran, but its answer cannot be sent" if isinstance(error, Unsendable) else f"the {kind} failed"
-    return Failure(call_id, Reason.RAISED, f"{what} (reference {reference})")
+    text = f"the {kind} ran, but its result cannot be sent" if isinstance(error, Unsendable) else f"the {kind} failed"
+    return Failure(call_id, Reason.RAISED, f"{text} (reference {reference})")
 
 
 def to_failure(call_id: str, error: BaseException) -> Failure:
-    """Return why a method has no result, with all that its exception says."""
+    """Return the failure for an exception, with its class and text."""
     if not isinstance(error, Fail):
         return Failure(call_id, Reason.RAISED, _describe_error(error))
     try:
         data = None if error.data is None else to_body(error.data)
     except Unsendable as exc:
-        return Failure(call_id, Reason.RAISED, truncate(f"{error.text} (and its data is lost: {exc})"))
+        return Failure(call_id, Reason.RAISED, truncate(f"{error.text} (its data cannot be sent: {exc})"))
     return Failure(
         call_id, Reason.RAISED, _replace_surrogates(error.text), data, error.retry_after, error.name, error.code
     )
 
 
-def truncate(sentence: str) -> str:
-    """Return a sentence that is no longer than anyone wants to read, and can be written everywhere."""
-    return _replace_surrogates(f"{sentence[:MAX_ERROR_TEXT]}..." if len(sentence) > MAX_ERROR_TEXT else sentence)
+def truncate(text: str) -> str:
+    """Return a text of at most `MAX_ERROR_TEXT` characters that can be encoded as UTF-8."""
+    return _replace_surrogates(f"{text[:MAX_ERROR_TEXT]}..." if len(text) > MAX_ERROR_TEXT else text)
 
 
 def _replace_surrogates(text: str) -> str:
-    """Return a text in which halves of surrogate pairs are question marks: a failure must arrive."""
+    """Replace unpaired surrogates by question marks, because a failure must be encodable."""
     return text.encode(errors="replace").decode()
 
 

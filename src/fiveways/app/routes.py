@@ -1,4 +1,4 @@
-"""Calls and questions that reach an application by one of its routes."""
+"""Calls and discovery requests for routes of an application."""
 
 import inspect
 from typing import Final
@@ -13,13 +13,13 @@ from fiveways.model.messages import Call, Description, Discover, Failure, HubMes
 from fiveways.wire.payload import Value
 
 _ROUTE_SUFFIX: Final = "."
-"""What a listed name ends in that is a route itself."""
+"""Suffix of a listed name that is a route."""
 
 
 def bind_route(call: Call, route: Route) -> Call:
     """Return a call with the arguments of a route's function: the rest of the name, and the body unless it is null."""
     if call.more:
-        raise BadArguments(f"{route.name} takes no stream")
+        raise BadArguments(f"{route.name} does not accept a streamed request")
     rest = call.method[len(route.name) + 1 :]
     try:
         value = call.body.value()
@@ -28,25 +28,25 @@ def bind_route(call: Call, route: Route) -> Call:
     return replace(call, body=Value([rest] if value is None else [rest, value]))
 
 
-async def describe_route(word: Discover, route: Route) -> HubMessage:
-    """Return what an application tells about a route, or about one name below it."""
-    rest = word.name
+async def describe_route(request: Discover, route: Route) -> HubMessage:
+    """Return the description of a route, or of one name below it."""
+    rest = request.name
     if route.discover is None:
         return (
-            Description(word.id)
+            Description(request.id)
             if not rest or rest.endswith(_ROUTE_SUFFIX)
-            else Description(word.id, doc=route.method.doc)
+            else Description(request.id, doc=route.method.doc)
         )
     try:
-        found = route.discover(rest)
-        if inspect.isawaitable(found):
-            found = await found
-    except Exception as exc:  # noqa: BLE001  # whoever asked is told
-        return Failure(word.id, Reason.RAISED, truncate(f"{type(exc).__name__}: {exc}"))
-    if isinstance(found, str):
-        return Description(word.id, doc=found)
-    if found is None:
-        return Failure(word.id, Reason.NO_SUCH_METHOD, f"there is no method {route.name}.{rest}")
-    listed = list(map(str, found))
-    routes = tuple(name for name in listed if name.endswith(_ROUTE_SUFFIX))
-    return Description(word.id, tuple(name for name in listed if not name.endswith(_ROUTE_SUFFIX)), routes)
+        description = route.discover(rest)
+        if inspect.isawaitable(description):
+            description = await description
+    except Exception as exc:  # noqa: BLE001  # the requester gets it
+        return Failure(request.id, Reason.RAISED, truncate(f"{type(exc).__name__}: {exc}"))
+    if isinstance(description, str):
+        return Description(request.id, doc=description)
+    if description is None:
+        return Failure(request.id, Reason.NO_SUCH_METHOD, f"there is no method {route.name}.{rest}")
+    listed_names = list(map(str, description))
+    routes = tuple(name for name in listed_names if name.endswith(_ROUTE_SUFFIX))
+    return Description(request.id, tuple(name for name in listed_names if not name.endswith(_ROUTE_SUFFIX)), routes)

@@ -1,6 +1,6 @@
-"""OpenTelemetry, where the program uses it: what a call of ours is a part of, and what a method runs as a part of.
+"""OpenTelemetry trace context of calls, if the program uses OpenTelemetry.
 
-Nothing is imported here that the program has not imported itself: without OpenTelemetry there is no trace to be in.
+This module imports OpenTelemetry only if the program has imported it: otherwise there is no trace.
 """
 
 import sys
@@ -20,38 +20,40 @@ _TRACE: Final = "opentelemetry.trace"
 
 
 def current_traceparent() -> str:
-    """Return the trace context to send along with a call; empty if there is none."""
+    """Return the trace context to send with a call; empty if there is none."""
     return _read_traceparent() if _TRACE in _MODULES else ""
 
 
 def _read_traceparent() -> str:
     from opentelemetry import trace  # noqa: PLC0415
 
-    here = trace.get_current_span().get_span_context()
+    span_context = trace.get_current_span().get_span_context()
     return (
-        format_traceparent(TraceContext(here.trace_id, here.span_id, here.trace_flags.sampled)) if here.is_valid else ""
+        format_traceparent(TraceContext(span_context.trace_id, span_context.span_id, span_context.trace_flags.sampled))
+        if span_context.is_valid
+        else ""
     )
 
 
 def enter(traceparent: str) -> "ActiveTrace":
-    """Run what follows as a part of the trace that a call came with, and of no other; `leave` ends that."""
+    """Set the trace of a call as the current one until `leave`."""
     return _attach(traceparent) if _CONTEXT in _MODULES else None
 
 
 def _attach(traceparent: str) -> "ActiveTrace":
     from opentelemetry import context, trace  # noqa: PLC0415
 
-    fresh, cause = context.Context(), parse_traceparent(traceparent)
-    if cause is not None:
-        flags = trace.TraceFlags(trace.TraceFlags.SAMPLED if cause.is_sampled else trace.TraceFlags.DEFAULT)
-        there = trace.SpanContext(cause.trace_id, cause.parent_span_id, is_remote=True, trace_flags=flags)
-        fresh = trace.set_span_in_context(trace.NonRecordingSpan(there), fresh)
-    return context.attach(fresh)
+    new_context, parent = context.Context(), parse_traceparent(traceparent)
+    if parent is not None:
+        flags = trace.TraceFlags(trace.TraceFlags.SAMPLED if parent.is_sampled else trace.TraceFlags.DEFAULT)
+        span_context = trace.SpanContext(parent.trace_id, parent.parent_span_id, is_remote=True, trace_flags=flags)
+        new_context = trace.set_span_in_context(trace.NonRecordingSpan(span_context), new_context)
+    return context.attach(new_context)
 
 
-def leave(entered: "ActiveTrace") -> None:
-    """Be where `enter` was called."""
-    if entered is not None:
+def leave(active_trace: "ActiveTrace") -> None:
+    """Restore the trace context that was current before `enter`."""
+    if active_trace is not None:
         from opentelemetry import context  # noqa: PLC0415
 
-        context.detach(entered)
+        context.detach(active_trace)

@@ -1,4 +1,4 @@
-"""Updates that peers publish to an application, under topic ids that both agreed upon."""
+"""Updates that peers publish to an application, under topic ids that both sides agreed upon."""
 
 import asyncio
 from collections.abc import Callable, Iterable
@@ -10,7 +10,7 @@ from fiveways.app.attachments import Attachments, PendingAttachments
 from fiveways.app.calling_peer import CallingPeer
 from fiveways.app.handler_queue import Backlog, HandlerQueue
 from fiveways.app.thread_runner import ThreadRunner
-from fiveways.model import messages as words
+from fiveways.model import messages
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,44 +22,44 @@ class Update:
     caller: CallingPeer
     """The peer that published it."""
     missed: int = 0
-    """How many before this one were dropped, because they came faster than they were read."""
+    """Updates that were dropped before this one because the reader was too slow."""
     attached: Attachments = field(default_factory=Attachments, repr=False, compare=False)
 
     def attachments(self) -> Attachments:
-        """Return what came with it: `await` it for a list of bytes, or read one by one with `async for`."""
+        """Return the attachments of the update: `await` them for a list of bytes, or read them with `async for`."""
         return self.attached
 
 
 class Updates:
     """Updates of one peer on one topic id: `async with context.caller.updates(id) as updates:`, then `async for`.
 
-    It ends when the peer ends the topic or leaves. `close()`, or the end of the block, unsubscribes.
+    The iteration ends when the peer closes the topic id or leaves. `close()`, or the end of the block, unsubscribes.
     """
 
     def __init__(
-        self, topic_id: str, caller: CallingPeer, backlog: Backlog[words.Update], stop: Callable[[], None]
+        self, topic_id: str, caller: CallingPeer, backlog: Backlog[messages.Update], unsubscribe: Callable[[], None]
     ) -> None:
         self.topic_id = topic_id
         self._caller = caller
         self._backlog = backlog
-        self._unsubscribe = stop
+        self._unsubscribe = unsubscribe
         self._is_over = False
         self._arrival: asyncio.Future[None] | None = None
-        self._current: tuple[words.Update, Attachments] | None = None
-        """The one that is being read."""
+        self._current: tuple[messages.Update, Attachments] | None = None
+        """The update that is being read."""
 
-    def put(self, word: words.Update) -> None:
-        """Take one more; what a slow reader leaves too much of is dropped, and counted in `missed`."""
-        self._backlog.put(word)
+    def put(self, update: messages.Update) -> None:
+        """Queue an update; if the reader is too slow it is dropped, and counted in `missed`."""
+        self._backlog.put(update)
         self._wake()
 
     def end(self) -> None:
-        """Let the reader come to the end: no more updates come."""
+        """End the iteration after the queued updates."""
         self._is_over = True
         self._wake()
 
     def close(self) -> None:
-        """Unsubscribe; updates that were not read yet are dropped."""
+        """Unsubscribe; queued updates are dropped."""
         self._release_current()
         self._backlog.clear()
         if not self._is_over:
@@ -71,16 +71,16 @@ class Updates:
 
     async def __anext__(self) -> Update:
         self._release_current()
-        while (taken := self._backlog.take()) is None:
+        while (queued := self._backlog.take()) is None:
             if self._is_over:
                 raise StopAsyncIteration
             if self._arrival is None:
                 self._arrival = asyncio.get_running_loop().create_future()
-            # Shielded: one reader that is cancelled must not take it from another.
+            # Shielded: the future is shared, and one cancelled reader must not cancel it.
             await asyncio.shield(self._arrival)
-        word, attachments = taken
-        self._current = word, attachments
-        return Update(word.name, word.body.value(), self._caller, word.missed, attachments)
+        update, attachments = queued
+        self._current = update, attachments
+        return Update(update.name, update.body.value(), self._caller, update.missed, attachments)
 
     async def __aenter__(self) -> Self:
         return self
@@ -99,62 +99,64 @@ class Updates:
             self._arrival = None
 
 
-class UpdateQueue(HandlerQueue[UpdateHandler, words.Update]):
-    """The updates of one function."""
+class UpdateQueue(HandlerQueue[UpdateHandler, messages.Update]):
+    """Updates that wait for one function."""
 
-    def __init__(self, handler: UpdateHandler, incoming: PendingAttachments, threads: ThreadRunner) -> None:
-        super().__init__(handler, incoming, threads)
+    def __init__(self, handler: UpdateHandler, pending_attachments: PendingAttachments, threads: ThreadRunner) -> None:
+        super().__init__(handler, pending_attachments, threads)
         self.matches = handler.matches
         self.find_caller: Callable[[str], CallingPeer | None] = _no_caller
 
-    def _make_argument(self, word: words.Update, attachments: Attachments) -> object:
-        caller = self.find_caller(word.peer)
+    def _make_argument(self, update: messages.Update, attachments: Attachments) -> object:
+        caller = self.find_caller(update.peer)
         if caller is None:
-            return None  # the peer is gone meanwhile
-        return Update(word.name, word.body.value(), caller, word.missed, attachments)
+            return None  # the peer has left
+        return Update(update.name, update.body.value(), caller, update.missed, attachments)
 
 
 class UpdateDispatcher:
-    """All updates that an application takes."""
+    """All updates for one application."""
 
-    def __init__(self, handlers: Iterable[UpdateHandler], incoming: PendingAttachments, threads: ThreadRunner) -> None:
-        self.queues = [UpdateQueue(handler, incoming, threads) for handler in handlers]
-        self._pending_attachments = incoming
+    def __init__(
+        self, handlers: Iterable[UpdateHandler], pending_attachments: PendingAttachments, threads: ThreadRunner
+    ) -> None:
+        self.queues = [UpdateQueue(handler, pending_attachments, threads) for handler in handlers]
+        self._pending_attachments = pending_attachments
         self._readers: dict[tuple[str, str], Updates] = {}
 
-    def open(self, caller: CallingPeer, topic_id: str, stop: Callable[[], None]) -> Updates:
-        """Return a reader; `stop` tells the hub that it has ended by itself."""
+    def open(self, caller: CallingPeer, topic_id: str, unsubscribe: Callable[[], None]) -> Updates:
+        """Return a reader; `unsubscribe` tells the hub that the application stopped it."""
 
-        def closed() -> None:
+        def on_close() -> None:
             self._readers.pop((caller.peer, topic_id), None)
-            stop()
+            unsubscribe()
 
-        updates = Updates(topic_id, caller, Backlog(f"updates {topic_id}", self._pending_attachments), closed)
+        updates = Updates(topic_id, caller, Backlog(f"updates {topic_id}", self._pending_attachments), on_close)
         self._readers[caller.peer, topic_id] = updates
         return updates
 
-    def put(self, word: words.Update) -> None:
-        """Give an update to its reader, or to the first function whose pattern matches."""
-        updates = self._readers.get((word.peer, word.name))
+    def put(self, update: messages.Update) -> None:
+        """Pass an update to its reader, or to the first function whose pattern matches."""
+        updates = self._readers.get((update.peer, update.name))
         if updates is not None:
-            updates.put(word)
+            updates.put(update)
             return
-        for feed in self.queues:
-            if feed.matches(word.name):
-                feed.put(word)
+        for queue in self.queues:
+            if queue.matches(update.name):
+                queue.put(update)
                 return
 
-    def handle_closed(self, word: words.UpdatesClosed) -> None:
-        """End a reader whose peer ended the topic, or left."""
-        updates = self._readers.pop((word.peer, word.name), None)
+    def handle_closed(self, update: messages.UpdatesClosed) -> None:
+        """End a reader whose peer closed the topic id or left."""
+        updates = self._readers.pop((update.peer, update.name), None)
         if updates is not None:
             updates.end()
 
     def close(self) -> None:
-        """End all of it."""
+        """Close all readers."""
         for updates in list(self._readers.values()):
             updates.close()
 
 
 def _no_caller(_peer: str) -> None:
-    """Nobody is known."""
+    """Return None: no caller is known."""

@@ -1,4 +1,4 @@
-"""What a method gives back, as a body."""
+"""Conversion of a method's return value to a message body."""
 
 from collections.abc import Iterable
 from dataclasses import MISSING, fields, is_dataclass
@@ -10,29 +10,21 @@ import msgspec
 from fiveways.app.conversion import from_model
 from fiveways.errors import FivewaysError, Unrepresentable
 from fiveways.wire import strict_json
-from fiveways.wire.payload import NULL, Binary, Cbor, Json, Payload, Text, Value, may_hold_markers
+from fiveways.wire.payload import NULL, Json, Payload, Value, may_hold_markers
 
 _SCALAR_TYPES: Final = frozenset({str, int, float, bool, bytes, NoneType})
 _KEPT_TYPES: Final = (bytes,)
-_MESSAGE_OVERHEAD: Final = 128
-
-MAX_BUFFERED: Final = 256 << 20
-"""Bytes that may wait in memory for the methods of one application: attachments, and elements of streams."""
 
 
 class Unsendable(FivewaysError):
-    """A value that is made of things no protocol knows; the message is a sentence."""
+    """A value of a type that cannot be encoded; the message says why."""
 
 
 def to_body(value: object) -> Payload:
-    """Return any value that msgspec can write (dataclasses, structs, dates, enums, ...) as a body; bytes stay bytes.
-
-    Raises:
-        Unsendable: it holds something else.
-    """
+    """Return a value that msgspec can encode (dataclass, struct, date, enum and so on) as a body; bytes stay bytes."""
     kind = type(value)
     if kind is dict or kind is list:
-        # Most answers are such, and are best written at once.
+        # The common case: encoding right away is fastest.
         try:
             raw = strict_json.write(value)
         except Unrepresentable:
@@ -52,9 +44,9 @@ def to_body(value: object) -> Payload:
 
 
 def _set_defaults(value: object) -> None:
-    """Copy the defaults of dataclasses from class to instance, at any depth; no attribute reads differently afterwards.
+    """Copy the defaults of dataclasses from class to instance, at any depth; attribute access is not affected.
 
-    msgspec leaves them on the class when it decodes a dataclass, and encodes only the fields that the instance holds.
+    msgspec leaves defaults on the class when it decodes a dataclass, and encodes only fields of the instance.
     """
     items: Iterable[object]
     if isinstance(value, dict):
@@ -66,49 +58,17 @@ def _set_defaults(value: object) -> None:
         kind = type(value)
         for field in fields(value):
             default = field.default
-            # In a class with slots the attribute is the slot.
+            # In a class with slots the class attribute is the slot descriptor.
             if field.name not in own and default is not MISSING and getattr(kind, field.name, MISSING) is default:
                 own[field.name] = default
         items = _attributes(value, (field.name for field in fields(value)))
     elif isinstance(value, msgspec.Struct):
         items = _attributes(value, value.__struct_fields__)
     else:
-        items = _attributes(value, (each.name for each in getattr(value, "__attrs_attrs__", ())))
+        items = _attributes(value, (attribute.name for attribute in getattr(value, "__attrs_attrs__", ())))
     for item in items:
         _set_defaults(item)
 
 
 def _attributes(value: object, names: Iterable[str]) -> Iterable[object]:
     return (getattr(value, name, None) for name in names)
-
-
-def memory_cost(body: Payload) -> int:
-    """Return about how many bytes of memory a body takes while it waits."""
-    match body:
-        case Text() | Json() | Cbor():
-            return _MESSAGE_OVERHEAD + len(body.raw)
-        case Binary():
-            return _MESSAGE_OVERHEAD + len(body.data)
-        case Value(native=str() | bytes() as native):
-            return _MESSAGE_OVERHEAD + len(native)
-        case _:
-            return _MESSAGE_OVERHEAD
-
-
-class MemoryBudget:
-    """How many bytes wait, of all calls and events together."""
-
-    def __init__(self, limit: int = MAX_BUFFERED) -> None:
-        self.limit = limit
-        self.used = 0
-
-    def acquire(self, size: int) -> bool:
-        """Count so many more; False, and nothing is counted, if they are too many."""
-        if self.used + size > self.limit:
-            return False
-        self.used += size
-        return True
-
-    def release(self, size: int) -> None:
-        """Count so many less."""
-        self.used -= size

@@ -1,4 +1,4 @@
-"""The door: from a URL to a `Peer`."""
+"""`connect`: from a URL to a `Peer`."""
 
 from collections.abc import Generator, Iterable
 from dataclasses import replace
@@ -9,8 +9,8 @@ from typing import Any, cast
 from fiveways.app.app import App
 from fiveways.client import handshake, urls
 from fiveways.client.handshake import BadCredentials
+from fiveways.client.hub_reconnector import OpenLink
 from fiveways.client.peer import Peer
-from fiveways.client.reconnector import OpenLink
 from fiveways.client.resumable_session import RESUMABLE_PROTOCOLS
 from fiveways.client.settings import BAD_TIMEOUT, HUB_TIMEOUT, ClientSettings, check_name
 from fiveways.protocols import registry
@@ -20,7 +20,7 @@ from fiveways.wire.limits import Limits
 
 
 class Connector:
-    """What `connect` returns: `peer = await connect(url)`, or `async with connect(url) as peer:`."""
+    """Result of `connect`: `peer = await connect(url)`, or `async with connect(url) as peer:`."""
 
     def __init__(self, settings: ClientSettings, app: App | None = None, open_link: OpenLink = open_websocket) -> None:
         self._settings = settings
@@ -69,62 +69,91 @@ def connect(  # noqa: PLR0913  all but the first have a default
     show_errors: bool = False,
     name: str | None = None,
 ) -> Connector:
-    """Open a connection to a hub, and close it after use: `async with fiveways.connect(url) as peer:`.
+    """Open a connection to a hub: `async with fiveways.connect(url) as peer:` closes it after use.
+
+    `peer = await fiveways.connect(url)` opens one as well; the program then calls `await peer.close()`.
 
     Args:
         url: `umq+ws://`, `umq36+ws://`, `lrpm+ws://` (`?encoding=cbor`), `nq+ws://`, `nq+http://` or `nq+zmq://`, then
-            host and port; with TLS `+wss://` or `+https://`. Without a port it is 7500 (443 with TLS, 7555 for
-            ZeroMQ), without a path where a hub serves that protocol. `mqtt-rpc+mqtt://` leads to a broker instead, and
-            gives an `MqttPeer`; `connect_mqtt` is the same with the right type.
-        token: who we are, for a hub that wants to know; not over ZeroMQ.
-        identity: the same with a `secret`, which is never sent; lrpm, and as user and password brokers.
-        secret: belongs to `identity`.
-        timeout: seconds for every call that names none itself.
-        reconnect: open a new connection when one is lost, and register, subscribe and set there what was before. In nq
-            open calls go on over it; elsewhere they are lost.
-        wait: seconds for which the first connection is tried again, with the same backoff as later ones: for programs
-            that start before their hub. 0 tries once, `math.inf` for ever; wrong credentials end it at once.
-        backoff: seconds to wait before a new try, at most: at first, and at last, after twice as many each time.
-        keepalive: seconds of silence after which the hub is asked for a sign of life.
-        idle_close: seconds after which a link is closed on which nothing is said or expected, until it is needed;
-            nq only. Without it, nq+http closes its connections after 5 seconds, and all others keep theirs.
-        app: an application to serve from the start; not by way of a broker.
-        schema: descriptor set files of the services behind a broker.
-        limits: what this side bears.
-        show_errors: tell callers of registered functions the class and text of what these raise. Otherwise they get the
-            text of a `Fail` only, and of all else a reference, under which our log has the traceback.
-        name: the session's name on the dashboard and in `hub.peers`, at most 64 characters; not by way of a broker.
+            host and port; with TLS `+wss://` or `+https://`. The default port is 7500 (443 with TLS, 7555 for ZeroMQ),
+            the default path that of the protocol at a hub. `mqtt-rpc+mqtt://` and `mqtt-rpc+mqtts://` connect to an
+            MQTT broker and return an `MqttPeer`; `connect_mqtt` does the same with the right static type.
+        token: bearer token for authentication; not over ZeroMQ, not for a broker.
+        identity: name for authentication with `secret`, which is never sent; lrpm only. For a broker, the user name.
+        secret: secret of `identity`. For a broker, the password.
+        timeout: default timeout of calls and other requests, in seconds.
+        reconnect: open a new connection when one is lost, and restore registrations, subscriptions and variables. Open
+            calls continue over it in nq; in other protocols they raise `CallLost`, or `NotExecuted` if never sent.
+        wait: seconds for which the first connection is retried with `backoff`, for programs that start before their
+            hub. 0 tries once, `math.inf` retries for ever. A refusal of the credentials ends the retries.
+        backoff: limits of the wait before a reconnect, in seconds: the first, which doubles with each attempt, and the
+            last. The actual wait is random, up to that limit.
+        keepalive: seconds of silence after which the client pings the hub. The connection is lost after two pings
+            without a response.
+        idle_close: seconds without traffic after which the client closes its link until it is needed again; nq only.
+            Without it, nq+http closes idle connections after 5 seconds, and other transports keep theirs.
+        app: an application to serve once connected; not for a broker.
+        schema: descriptor set files of the services behind a broker; ignored for a hub.
+        limits: size and time limits of this client.
+        show_errors: send callers of registered functions the class and text of an exception. Otherwise they get the
+            text of a `Fail`, and for any other exception a reference to the traceback in this client's log.
+        name: session name on the dashboard and in `hub.peers`, at most 64 characters; not for a broker.
 
     Raises:
-        BadUrl, BadLogin: what was given cannot be used. Both are a `ValueError`, which a timeout of 0 gets as well,
-            `idle_close` where it makes no sense, and a `name` that a hub would not show as it is.
-        Refused: the hub refuses our credentials, or requires some.
-        ConnectionLost: the hub cannot be reached.
+        BadUrl: the URL is invalid. BadUrl is a `ValueError`.
+        BadCredentials: the protocol does not support these credentials, or they are incomplete. BadCredentials is a
+            `ValueError`.
+        ValueError: `timeout` or `idle_close` is not positive, `idle_close` is used with a protocol other than nq, or
+            `name` is empty, too long or contains control characters.
+        SchemaError: a file in `schema` cannot be used.
+        Refused: the hub rejects the credentials, or requires some. Refused is a `ConnectionLost`.
+        ConnectionLost: the hub or broker cannot be reached, or the handshake failed.
+        CallError: the hub refuses a registration or subscription of `app`.
     """
     if urls.is_mqtt(url):
         if token or app is not None or idle_close is not None or name is not None:
             raise BadCredentials(
-                "a broker takes `identity` and `secret`, but no `token`, `app`, `idle_close` or `name`"
+                "`token`, `app`, `idle_close` and `name` cannot be used with a broker; it takes `identity` and `secret`"
             )
-        usual: dict[str, Any] = {"timeout": timeout, "reconnect": reconnect, "wait": wait, "keepalive": keepalive}
-        return _connect_to_broker(
-            url, identity, secret, schema, {**usual, "limits": limits, "show_errors": show_errors}
-        )
-    more: dict[str, Any] = {"keepalive": keepalive, "limits": limits, "wait": wait, "idle_close": idle_close}
-    more |= {"show_errors": show_errors, "name": check_name(name)}
-    settings = ClientSettings(urls.parse(url), token, identity, secret, timeout, reconnect, *backoff, **more)
+        options: dict[str, Any] = {
+            "timeout": timeout,
+            "reconnect": reconnect,
+            "wait": wait,
+            "keepalive": keepalive,
+            "limits": limits,
+            "show_errors": show_errors,
+        }
+        return _connect_to_broker(url, identity, secret, schema, options)
+    session_name = check_name(name)
+    first_wait, longest_wait = backoff
+    settings = ClientSettings(
+        urls.parse(url),
+        token=token,
+        identity=identity,
+        secret=secret,
+        timeout=timeout,
+        reconnect=reconnect,
+        first_wait=first_wait,
+        longest_wait=longest_wait,
+        keepalive=keepalive,
+        limits=limits,
+        wait=wait,
+        idle_close=idle_close,
+        show_errors=show_errors,
+        name=session_name,
+    )
     _check_settings(settings)
     return Connector(settings, app, _link_opener(settings))
 
 
 def _connect_to_broker(
-    url: str, user: str, password: str, schema: Iterable[Path | str], usual: dict[str, Any]
+    url: str, user: str, password: str, schema: Iterable[Path | str], options: dict[str, Any]
 ) -> Connector:
-    from fiveways.client.mqtt.peer import connect_mqtt  # noqa: PLC0415  few need protobuf
+    from fiveways.client.mqtt.peer import connect_mqtt  # noqa: PLC0415  few programs need protobuf
 
     broker, service = urls.parse_mqtt(url)
-    opening = connect_mqtt(replace(broker, user=user, password=password), service=service, schema=schema, **usual)
-    return cast(Connector, opening)  # whoever wants it typed asks for it by `connect_mqtt`
+    connector = connect_mqtt(replace(broker, user=user, password=password), service=service, schema=schema, **options)
+    return cast(Connector, connector)  # `connect_mqtt` has the right static type
 
 
 def _check_settings(settings: ClientSettings) -> None:
@@ -134,14 +163,14 @@ def _check_settings(settings: ClientSettings) -> None:
     if settings.idle_close <= 0:
         raise ValueError(BAD_TIMEOUT.replace("a timeout", "`idle_close`"))
     if settings.address.protocol not in RESUMABLE_PROTOCOLS:
-        able = ", ".join(urls.schemes_of(*sorted(RESUMABLE_PROTOCOLS)))
-        raise ValueError(f"`idle_close` is for {able}: elsewhere a conversation ends with its link")
+        supported = ", ".join(urls.schemes_of(*sorted(RESUMABLE_PROTOCOLS)))
+        raise ValueError(f"`idle_close` needs {supported}: in other protocols the session ends with its connection")
 
 
 def _link_opener(settings: ClientSettings) -> OpenLink:
-    """Return how links are opened."""
+    """Return the function that opens a link of the transport in the URL."""
     if settings.address.is_zmq:
-        from fiveways.transports.zmq_client import open_nq_zmq  # noqa: PLC0415  few need all of ZeroMQ
+        from fiveways.transports.zmq_client import open_nq_zmq  # noqa: PLC0415  few programs need pyzmq
 
         return open_nq_zmq
     if not settings.address.is_http:

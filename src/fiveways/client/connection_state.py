@@ -1,4 +1,4 @@
-"""How a connection fares, for those who want to know."""
+"""State of a client connection, and its history for observers."""
 
 import asyncio
 from collections import deque
@@ -8,54 +8,54 @@ from enum import Enum
 from typing import Final
 
 MAX_UNREAD: Final = 100
-"""Changes that one reader may leave unread; the oldest are dropped."""
+"""State changes that wait for one reader; after that the oldest are dropped."""
 
 
 class ConnectionState(Enum):
-    """Where a connection stands."""
+    """State of a client connection."""
 
     CONNECTING = "connecting"
     CONNECTED = "connected"
     RECONNECTING = "reconnecting"
-    """It was lost, and a new one is tried. Calls wait for it, up to their timeout."""
+    """The connection was lost, and the client is reconnecting. Calls wait, up to their timeouts."""
     RECONNECTED = "reconnected"
-    """There is a new one, with all that was registered, subscribed and set before."""
+    """A new connection is open, with the registrations, subscriptions and variables of the previous one."""
     RESTING = "resting"
-    """There is no link, as none is needed (`idle_close`); what is said next opens one."""
+    """The link was closed because it was idle (`idle_close`); the next message opens one."""
     PAUSED = "paused"
-    """There is no link, as `pause()` was called. Calls wait for `resume()`, up to their timeout."""
+    """`pause()` closed the link. Calls wait for `resume()`, up to their timeouts."""
     CLOSED = "closed"
-    """It is over for good."""
+    """The connection is closed, and no new one is opened."""
 
 
 @dataclass(frozen=True, slots=True)
 class ConnectionStatus:
-    """One change."""
+    """One state change of a connection."""
 
     state: ConnectionState
     text: str = ""
-    """Why, or what was lost, for people."""
+    """The reason, or the lost items, for people."""
 
     def __str__(self) -> str:
         return f"{self.state.value}: {self.text}" if self.text else self.state.value
 
 
 class StatusTracker:
-    """The present state, and who follows it."""
+    """The current state of a connection, and its readers."""
 
     def __init__(self) -> None:
         self.current = ConnectionStatus(ConnectionState.CONNECTING)
         self._readers: set[_StatusReader] = set()
 
     def publish(self, status: ConnectionStatus) -> None:
-        """Let all know."""
+        """Set the current state and pass it to all readers."""
         self.current = status
         for reader in self._readers:
             reader.queue.append(status)
             reader.arrived.set()
 
     async def follow(self) -> AsyncGenerator[ConnectionStatus, None]:
-        """Give the present state, then each change; end when the connection is closed."""
+        """Yield the current state, then each change, until the connection is closed."""
         reader = _StatusReader(self.current)
         self._readers.add(reader)
         try:
@@ -72,7 +72,7 @@ class StatusTracker:
 
 
 class _StatusReader:
-    """One who follows."""
+    """One consumer of state changes."""
 
     def __init__(self, status: ConnectionStatus) -> None:
         self.queue: deque[ConnectionStatus] = deque([status], MAX_UNREAD)

@@ -1,4 +1,4 @@
-"""The lower half of a session: a link, a conversation, and what time does to them."""
+"""A link and its conversation with the hub: reading, writing, timers and keepalive."""
 
 import asyncio
 import logging
@@ -15,13 +15,13 @@ from fiveways.transports.base import Link
 from fiveways.wire.packet import Packet
 
 FLUSH_THRESHOLD: Final = 24
-"""So many words are written at once, even before the pass is over."""
+"""Flush after this many messages instead of at the end of the event loop iteration."""
 _MAX_MISSED_PINGS: Final = 2
 _log = logging.getLogger("fiveways.client")
 
 
 class HubConnection(ABC):
-    """One connection. Fulfils `transports.base.Receiver`."""
+    """One connection to a hub. Implements `transports.base.Receiver`."""
 
     def __init__(self, spec: ProtocolSpec, settings: ClientSettings) -> None:
         self.spec = spec
@@ -35,20 +35,20 @@ class HubConnection(ABC):
         self._is_flush_scheduled = False
         self._unflushed = 0
         self.is_full = False
-        """The hub reads more slowly than we write: `await room()` before saying more."""
+        """Whether the hub reads too slowly; callers `await wait_writable()` before they send more."""
         self._writable = asyncio.Event()
         self._timer: asyncio.TimerHandle | None = None
         self._timer_at = 0.0
-        """When that is: uvloop's own handle does not tell where the time has come."""
+        """Time of the timer: a handle of uvloop does not return it after it has passed."""
         self._keepalive_timer: asyncio.TimerHandle | None = None
         self._missed_pings = 0
         self._close_reason: ConnectionLost | None = None
-        """What ended it, where that is known before the link is gone."""
+        """Reason for the end, if known before the link is closed."""
         self.ended: asyncio.Future[ConnectionLost] = self._loop.create_future()
-        """Why it is over."""
+        """Reason for the end of the connection."""
 
     def attach(self, link: Link) -> "HubConnection":
-        """Begin: the link is open."""
+        """Start on an open link."""
         self._link = link
         self._writer = LinkWriter(link)
         self._keepalive_timer = self._loop.call_later(self._settings.keepalive, self._check_keepalive)
@@ -57,53 +57,53 @@ class HubConnection(ABC):
 
     @abstractmethod
     def _on_connected(self) -> None:
-        """Say what is said first."""
+        """Send the first message."""
 
     @abstractmethod
-    def _handle_message(self, word: HubMessage) -> None:
-        """Take a word of the hub; it must not raise."""
+    def _handle_message(self, message: HubMessage) -> None:
+        """Handle a message of the hub; must not raise."""
 
     @abstractmethod
     def _on_conversation_closed(self) -> None:
-        """Know that nothing more can be said, though the link is still there."""
+        """Handle the end of the conversation, before the link is closed."""
 
     @abstractmethod
     def _fail_pending(self, error: ConnectionLost) -> None:
-        """Let go of all that waits: nothing more will come."""
+        """Fail all pending requests."""
 
     @abstractmethod
     def _on_flushed(self) -> None:
-        """Know that all that was said has been handed to the link."""
+        """Handle that all messages were written to the link."""
 
     async def wait_writable(self) -> None:
-        """Wait until the link takes more, or is gone."""
+        """Wait until the link accepts more, or is lost."""
         while self.is_full and not self.ended.done():
             self._writable.clear()
             await self._writable.wait()
 
-    # Calls from the link.
+    # Calls by the link.
 
     @abstractmethod
     def received(self, packet: Packet) -> None:
-        """Let what the hub says be heard."""
+        """Decode and handle a packet."""
 
     def progressed(self, size: int) -> bool:
-        """Know that an attachment is on its way."""
+        """Record progress of an incoming attachment."""
         return self._conversation.progress(self._loop.time(), size)
 
     def writable(self) -> None:
-        """Write what waited, then let others write."""
+        """Write pending packets, then wake writers."""
         self._writer.resume()
         self._update_is_full()
         if not self.is_full:
             self._writable.set()
 
     def _update_is_full(self) -> None:
-        # A link is filled by our own writing alone, so that it is enough to look after that.
+        # Only our own writes fill a link: checking after each of them is enough.
         self.is_full = self._link.is_full or bool(self._writer.pending)
 
     def lost(self, reason: str) -> None:
-        """End, whoever ended it."""
+        """End the connection."""
         self._stop_timers()
         error = self._close_reason or ConnectionLost(reason or "the connection was lost")
         self.ended.set_result(error)
@@ -116,16 +116,16 @@ class HubConnection(ABC):
             if timer is not None:
                 timer.cancel()
 
-    # What we say.
+    # Sending.
 
-    def send(self, word: HubMessage) -> None:
-        """Say a word; LocalProtocolError if that cannot be said. On a connection that is over it is dropped."""
+    def send(self, message: HubMessage) -> None:
+        """Send a message; LocalProtocolError if the protocol cannot encode it. After the end it is dropped."""
         if not self.ended.done():
-            self._conversation.send(word, self._loop.time())
+            self._conversation.send(message, self._loop.time())
             self._schedule_flush()
 
     def close(self, text: str = "") -> None:
-        """Part from the hub."""
+        """Send a goodbye and close the connection."""
         self._close_reason = self._close_reason or ConnectionLost(text or "the connection is closed")
         if self.ended.done():
             return
@@ -134,12 +134,12 @@ class HubConnection(ABC):
         self._flush()
 
     def abort(self, error: ConnectionLost) -> None:
-        """End the connection at once."""
+        """Close the connection immediately."""
         self._close_reason = self._close_reason or error
         self._link.abort()
 
     def _schedule_flush(self) -> None:
-        """Let it be written: with all that this pass has to say, or before, as there is much."""
+        """Schedule a flush for the end of the event loop iteration, or flush now if many messages wait."""
         self._unflushed += 1
         if self._unflushed >= FLUSH_THRESHOLD:
             self._write_packets()
@@ -154,28 +154,30 @@ class HubConnection(ABC):
             self._writer.write(packets)
             self._update_is_full()
             if self.is_full and self._link.unsent_bytes() > self._settings.limits.max_unread:
-                # Only answers come so far, as who asks waits for room.
-                self.abort(ConnectionLost(f"the hub left {self._link.unsent_bytes()} bytes unread"))
+                # Only responses get here: requests wait until the link is writable.
+                self.abort(ConnectionLost(f"the hub reads too slowly: {self._link.unsent_bytes()} bytes are unsent"))
         self._on_flushed()
 
     def _flush(self) -> None:
-        """Write all there is; close when the conversation is over."""
+        """Write all packets; close the link if the conversation is closed."""
         self._is_flush_scheduled = False
         if self.ended.done():
             return
         self._write_packets()
-        talk = self._conversation
-        if talk.closed:
+        conversation = self._conversation
+        if conversation.closed:
             self._on_conversation_closed()
-            if talk.error is not None:
-                self._close_reason = self._close_reason or ConnectionLost(f"the hub broke the protocol: {talk.error}")
-            self._link.close(1000 if talk.error is None else 1002)
+            if conversation.error is not None:
+                self._close_reason = self._close_reason or ConnectionLost(
+                    f"the hub broke the protocol: {conversation.error}"
+                )
+            self._link.close(1000 if conversation.error is None else 1002)
             return
-        deadline = talk.deadline()
+        deadline = conversation.deadline()
         if deadline is not None:
             self._set_timer(deadline)
 
-    # Time.
+    # Timers.
 
     def _set_timer(self, deadline: float) -> None:
         if self._timer is not None:
@@ -187,14 +189,14 @@ class HubConnection(ABC):
 
     def _on_timer(self) -> None:
         self._timer = None
-        for word in self._conversation.wake(self._loop.time()):
-            self._handle_message(word)
+        for message in self._conversation.wake(self._loop.time()):
+            self._handle_message(message)
         if not self._conversation.wants_attachment:
             self._link.discard_incoming()
         self._flush()
 
     def _check_keepalive(self) -> None:
-        """Ask a silent hub for a sign of life; a hub that gives none is gone."""
+        """Ping a silent hub; end the connection after two pings without a response."""
         if self._link.is_alive:
             self._link.is_alive = False
             self._missed_pings = 0
@@ -202,7 +204,7 @@ class HubConnection(ABC):
             self._missed_pings += 1
             if self._missed_pings > _MAX_MISSED_PINGS:
                 wait = self._settings.keepalive * _MAX_MISSED_PINGS
-                self.abort(ConnectionLost(f"the hub gave no sign of life for {wait:g} seconds"))
+                self.abort(ConnectionLost(f"no keepalive response from the hub for {wait:g} seconds"))
                 return
             self._link.ping()
         self._keepalive_timer = self._loop.call_later(self._settings.keepalive, self._check_keepalive)

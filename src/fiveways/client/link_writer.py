@@ -1,4 +1,4 @@
-"""Packets to a link: all of one pass in one write, large attachments in pieces as the link takes them."""
+"""Writes packets to a link: one write per flush, and large attachments in fragments."""
 
 from collections import deque
 from typing import Final
@@ -8,25 +8,25 @@ from fiveways.wire.blob import Blob
 from fiveways.wire.packet import Packet
 
 FRAGMENT_SIZE: Final = 1 << 17
-"""Bytes of a large attachment that go out as one fragment."""
+"""Bytes of one fragment of a large attachment."""
 
 
 class LinkWriter:
-    """Writes to one link, in order."""
+    """Writes packets to one link, in order."""
 
     __slots__ = ("_blob_offset", "_link", "pending")
 
     def __init__(self, link: Link) -> None:
         self._link = link
         self._blob_offset = 0
-        """How much of the blob at the head has gone."""
+        """Bytes of the first blob that were written."""
         self.pending: deque[bytes | Blob] = deque()
-        """A blob that is on its way, and what stands behind it; who has more to say waits until there is nothing."""
+        """A blob in progress, and the packets behind it. Writers wait until it is empty."""
 
     def write(self, packets: list[Packet]) -> None:
-        """Write packets, or let them wait behind a blob."""
+        """Write packets, or queue them behind a blob."""
         link, frame = self._link, self._link.frame
-        # A list is quicker than a generator.
+        # A list comprehension is faster than a generator here.
         if not self.pending and all([packet.blob is None for packet in packets]):  # noqa: C419
             link.write(link.frames(packets))
             return
@@ -34,27 +34,27 @@ class LinkWriter:
         self.resume()
 
     def resume(self) -> None:
-        """Write what waited, as much as the link takes."""
-        link, waiting = self._link, self.pending
-        while waiting and not link.is_full:
-            head = waiting[0]
+        """Write queued packets until the link is full."""
+        link, pending = self._link, self.pending
+        while pending and not link.is_full:
+            head = pending[0]
             if isinstance(head, bytes):
-                waiting.popleft()
+                pending.popleft()
                 link.write(head)
             elif not self._write_fragment(head):
-                waiting.clear()
+                pending.clear()
 
     def _write_fragment(self, blob: Blob) -> bool:
-        """Write the next piece; end the link if there is none, as half of a message cannot be taken back."""
+        """Write the next fragment. If it cannot be read, close the link: half of a message cannot be withdrawn."""
         start, size = self._blob_offset, len(blob)
         try:
-            piece = blob.read(start, FRAGMENT_SIZE)
+            fragment = blob.read(start, FRAGMENT_SIZE)
         except OSError:
             self._link.abort()
             return False
-        self._blob_offset += len(piece)
+        self._blob_offset += len(fragment)
         last = self._blob_offset >= size
-        self._link.write(self._link.frame_piece(piece, first=start == 0, last=last))
+        self._link.write(self._link.frame_piece(fragment, first=start == 0, last=last))
         if last:
             self._blob_offset = 0
             self.pending.popleft()

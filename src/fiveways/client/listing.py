@@ -1,16 +1,16 @@
-"""The answer to discovery."""
+"""Result of `discover`."""
 
 from dataclasses import dataclass
 
 
 @dataclass(frozen=True, slots=True)
 class Listing:
-    """What there is to call. Names are in the spelling of the connection's protocol."""
+    """Available methods. Names are in the spelling of the connection's protocol."""
 
     methods: tuple[str, ...] = ()
     routes: tuple[str, ...] = ()
-    """Names below which somebody offers more; each ends in a separator."""
+    """Prefixes with further methods; each ends in a separator."""
     doc: str | None = None
-    """The documentation, where one method was asked for."""
+    """Documentation, if `discover` was called with the name of a method."""
     more: int = 0
-    """So many names were left out, as all of them are too much for one message."""
+    """Number of names that were omitted because the listing exceeds the limit of one message."""

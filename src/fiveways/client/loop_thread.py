@@ -1,4 +1,4 @@
-"""An event loop in a thread, where coroutines are run for code that does not await."""
+"""An event loop in a thread, which runs coroutines for blocking code."""
 
 import asyncio
 import threading
@@ -11,15 +11,15 @@ from fiveways.errors import ConnectionLost
 
 T = TypeVar("T")
 _STOP_TIMEOUT: Final = 10.0
-"""Seconds for all that runs to end."""
+"""Seconds for all tasks to end."""
 _CANCEL_DELAY: Final = 1.0
-"""Seconds until what does not end by itself is cancelled."""
+"""Seconds until tasks that do not end are cancelled."""
 _POLL_INTERVAL: Final = 1.0
-"""Seconds after which somebody who waits looks whether the thread is still there."""
+"""Seconds between checks that the thread is alive, while another thread waits for it."""
 
 
 class CancellableTask(Generic[T]):
-    """Work for the loop, which whoever waits for it may give up."""
+    """A coroutine for the loop that the waiting thread may cancel."""
 
     def __init__(self, work: Coroutine[object, object, T]) -> None:
         self._coroutine = work
@@ -27,7 +27,7 @@ class CancellableTask(Generic[T]):
         self.is_over = False
 
     async def run(self) -> T:
-        """Do it, in the loop."""
+        """Run the coroutine, in the loop."""
         self._task = asyncio.current_task()
         try:
             return await self._coroutine
@@ -35,7 +35,7 @@ class CancellableTask(Generic[T]):
             self.is_over = True
 
     def cancel(self) -> None:
-        """Stop it, in the loop; if it has not begun by now, it never will."""
+        """Cancel the coroutine, in the loop; if it has not started, it never will."""
         if self._task is None:
             self._coroutine.close()
         elif not self.is_over:
@@ -43,7 +43,7 @@ class CancellableTask(Generic[T]):
 
 
 class LoopThread:
-    """One loop, one thread."""
+    """One event loop in one thread."""
 
     def __init__(self) -> None:
         self._loop = asyncio.new_event_loop()
@@ -57,36 +57,36 @@ class LoopThread:
             self._loop.close()
 
     def run(self, work: Coroutine[object, object, T]) -> T:
-        """Run a coroutine there and wait for it; who is interrupted here cancels it there.
+        """Run a coroutine in the loop and wait for its result; an interrupt of the waiting thread cancels it.
 
         Raises:
             ConnectionLost: the loop has ended.
-            RuntimeError: it would have to wait for itself.
+            RuntimeError: the loop's own thread would have to wait for itself.
         """
         if threading.current_thread() is self._thread:
             work.close()
-            raise RuntimeError("an async function cannot wait here: use `connect` and await its verbs instead")
-        # An interrupt may come at any moment, even before we have a name for what was begun: so this is there before.
-        errand: CancellableTask[T] = CancellableTask(work)
-        running = errand.run()
+            raise RuntimeError("an async function cannot block its own event loop: use `connect` and await its methods")
+        # Created first: an interrupt may occur at any moment, also before the future has a name.
+        task: CancellableTask[T] = CancellableTask(work)
+        coroutine = task.run()
         try:
-            future = asyncio.run_coroutine_threadsafe(running, self._loop)
+            future = asyncio.run_coroutine_threadsafe(coroutine, self._loop)
         except RuntimeError:
-            running.close()
+            coroutine.close()
             work.close()
             raise ConnectionLost("the connection is closed") from None
         except BaseException:
-            self._cancel(errand)
+            self._cancel(task)
             raise
         try:
             return self._wait(future)
         finally:
-            self._cancel(errand)
+            self._cancel(task)
 
-    def _cancel(self, errand: "CancellableTask[T]") -> None:
-        if not errand.is_over:
-            with suppress(RuntimeError):  # the loop has ended, and everything in it
-                self._loop.call_soon_threadsafe(errand.cancel)
+    def _cancel(self, task: "CancellableTask[T]") -> None:
+        if not task.is_over:
+            with suppress(RuntimeError):  # the loop and all its tasks have ended
+                self._loop.call_soon_threadsafe(task.cancel)
 
     def _wait(self, future: Future[T]) -> T:
         while True:
@@ -96,10 +96,10 @@ class LoopThread:
                 if future.done():
                     raise
                 if not self._thread.is_alive():
-                    raise ConnectionLost("the connection was closed meanwhile") from None
+                    raise ConnectionLost("the connection was closed during the call") from None
 
     def iterate(self, source: AsyncGenerator[T, None]) -> Iterator[T]:
-        """Give what an async generator gives."""
+        """Yield the items of an async generator."""
         try:
             while True:
                 try:
@@ -110,12 +110,12 @@ class LoopThread:
             self.run(source.aclose())
 
     def stop(self, last: Callable[[], Coroutine[object, object, None]]) -> None:
-        """Run `last`, then nothing more."""
+        """Run the coroutine `last`, then end the loop and its thread."""
         if not self._thread.is_alive():
             return
         end = self._shut_down(last)
         if threading.current_thread() is self._thread:
-            # Whoever used it is swept away while the loop runs, so the loop itself must end it.
+            # The owner is garbage collected in this thread: the loop must end itself.
             self._stop_task = self._loop.create_task(end)
             return
         asyncio.run_coroutine_threadsafe(end, self._loop)
@@ -126,8 +126,8 @@ class LoopThread:
             await last()
             others = asyncio.all_tasks() - {asyncio.current_task()}
             if others:
-                _, rest = await asyncio.wait(others, timeout=_CANCEL_DELAY)
-                for task in rest:
+                _, unfinished = await asyncio.wait(others, timeout=_CANCEL_DELAY)
+                for task in unfinished:
                     task.cancel()
             await self._loop.shutdown_asyncgens()
         finally:

@@ -1,6 +1,6 @@
-"""What a user calls a method or a topic, as the hub's words need it.
+"""Conversion of the names of methods and topics that a user writes.
 
-Any spelling will do: names are cut at `.` and `:` and folded, topics are dotted.
+Any spelling is accepted: method names are split at `.` and `:` and folded, topics are split at dots.
 """
 
 from functools import lru_cache
@@ -15,17 +15,17 @@ _CALLBACK_PREFIXES = ("callback.", "callback:")
 
 
 class CallTarget(NamedTuple):
-    """What is called."""
+    """Target of a call."""
 
     method: str
-    """Folded, or the token of a callback."""
+    """Folded method name, or the token of a callback."""
     spelling: str = ""
     is_callback: bool = False
 
 
 @lru_cache(maxsize=4096)
 def parse_target(name: str) -> CallTarget:
-    """Return what a name means to a caller; NotExecuted if it means nothing."""
+    """Return the target of a call; NotExecuted if the name is invalid."""
     if name.startswith(_CALLBACK_PREFIXES):
         return CallTarget(name[len(_CALLBACK_PREFIXES[0]) :].lower(), is_callback=True)
     try:
@@ -35,18 +35,22 @@ def parse_target(name: str) -> CallTarget:
 
 
 def fold_method(name: str) -> str:
-    """Return the folded name of what is offered; NotExecuted if nothing can be offered so."""
+    """Return the folded name of a method to register; NotExecuted if the name is invalid or ends in a separator."""
     try:
         folded, is_route = names.fold_registration(name, names.UMQ)
     except BadName as exc:
         raise NotExecuted(Reason.BAD_ARGUMENTS, str(exc)) from exc
     if is_route:
-        raise NotExecuted(Reason.BAD_ARGUMENTS, f"{name!r} ends in a separator, as no method does")
+        raise NotExecuted(Reason.BAD_ARGUMENTS, f"{name!r} ends in a separator; a method name must not")
     return folded
 
 
 def spell_name(name: str, style: NameStyle) -> str:
-    """Return a name, a prefix or nothing as a protocol writes it: untouched, where that is possible."""
+    """Return a name, prefix or empty string in a protocol's spelling, unchanged if its alphabet allows that.
+
+    Raises:
+        NotExecuted: the protocol cannot spell the name.
+    """
     if not name or style.alphabet is None or style.alphabet.fullmatch(name):
         return name
     try:
@@ -57,7 +61,7 @@ def spell_name(name: str, style: NameStyle) -> str:
 
 
 def parse_topic(text: str) -> Topic:
-    """Read a topic; NotExecuted if there is none."""
+    """Parse a topic; NotExecuted if it is invalid."""
     try:
         return topics.parse(text, topics.UMQ)
     except BadTopic as exc:
@@ -65,7 +69,7 @@ def parse_topic(text: str) -> Topic:
 
 
 def parse_pattern(text: str) -> Pattern:
-    """Read what somebody subscribes to; NotExecuted if nothing can match."""
+    """Parse a topic or a pattern for a subscription; NotExecuted if it is invalid."""
     try:
         return topics.parse_pattern(text, topics.UMQ)
     except BadTopic as exc:

@@ -1,4 +1,4 @@
-"""A call that goes on: its result, what is told on the way, and how to end it."""
+"""A call in progress: its result, its progress notes, and its cancellation."""
 
 import asyncio
 import logging
@@ -14,14 +14,14 @@ from fiveways.errors import Cancelled, Unrepresentable, fill_placeholders
 from fiveways.model.messages import Progress
 
 MAX_WAITING: Final = 1000
-"""Notes that are kept for those who have not taken them yet."""
+"""Notes that are kept for readers."""
 _PUBLIC_KINDS: Final = {internal_kind(kind): kind for kind in NOTE_KINDS}
 _log = logging.getLogger("fiveways.client")
 
 
 @dataclass(frozen=True, slots=True)
 class Note:
-    """What is told on the way to a result."""
+    """A progress note of a call."""
 
     kind: str
     """note, warn, transient or debug."""
@@ -29,135 +29,150 @@ class Note:
     text: str = ""
     code: str = ""
     missed: int = 0
-    """Notes, of whatever kind, that were dropped before this one as nobody took them in time."""
+    """Notes of any kind that were dropped before this one because the reader was too slow."""
 
 
 class NoteBuffer:
-    """What was told, the latest `most` of it; the oldest is dropped then, and counted for who has not seen it."""
+    """The latest notes of a call, `max_notes` at most. Each reader is told how many older ones it missed."""
 
-    def __init__(self, most: int) -> None:
-        self._notes: deque[Note] = deque(maxlen=most)
+    def __init__(self, max_notes: int) -> None:
+        self._notes: deque[Note] = deque(maxlen=max_notes)
         self._count = 0
-        """All there ever were."""
+        """Total number of notes."""
         self._is_over = False
         self._readers: set[asyncio.Event] = set()
 
-    def put(self, word: Progress) -> None:
-        """Keep one, for all who read."""
+    def put(self, progress: Progress) -> None:
+        """Decode a note and store it for all readers."""
         try:
-            note = Note(_PUBLIC_KINDS.get(word.kind, "note"), word.body.value(), note_text(word), word.code)
+            note = Note(
+                _PUBLIC_KINDS.get(progress.kind, "note"), progress.body.value(), note_text(progress), progress.code
+            )
         except Unrepresentable as exc:
-            _log.warning("a note of a call cannot be read and is left out: %s", exc)
+            _log.warning("skipped a progress note that cannot be decoded error=%s", exc)
             return
         self._notes.append(note)
         self._count += 1
         self._wake()
 
     def end(self) -> None:
-        """Nothing more comes."""
+        """End all readers after the notes that are stored."""
         self._is_over = True
         self._wake()
 
     def _wake(self) -> None:
-        for more in self._readers:
-            more.set()
+        for has_new in self._readers:
+            has_new.set()
 
     async def read(self, kinds: frozenset[str]) -> AsyncGenerator[Note, None]:
-        """Give all of these kinds, from the first one that is still there to the end."""
-        at = missed = 0
-        more = asyncio.Event()
-        self._readers.add(more)
+        """Yield the notes of these kinds, from the oldest that is stored to the end of the call."""
+        position = missed = 0
+        has_new = asyncio.Event()
+        self._readers.add(has_new)
         try:
             while True:
-                while at < self._count:
-                    first = self._count - len(self._notes)
-                    missed, at = missed + max(0, first - at), max(first, at)
-                    note = self._notes[at - first]
-                    at += 1
+                while position < self._count:
+                    oldest = self._count - len(self._notes)
+                    missed, position = missed + max(0, oldest - position), max(oldest, position)
+                    note = self._notes[position - oldest]
+                    position += 1
                     if note.kind in kinds:
-                        told, missed = missed, 0
-                        yield Note(note.kind, note.value, note.text, note.code, told) if told else note
+                        if missed:
+                            note = Note(note.kind, note.value, note.text, note.code, missed)
+                            missed = 0
+                        yield note
                 if self._is_over:
                     return
-                more.clear()
-                await more.wait()
+                has_new.clear()
+                await has_new.wait()
         finally:
-            self._readers.discard(more)
+            self._readers.discard(has_new)
 
 
 class PendingCall:
-    """A call that goes on, from `peer.begin`: `value = await call`, or the exception that `peer.call` would raise.
+    """A call in progress, from `peer.begin`: `value = await call` returns its result or raises as `peer.call` does.
 
-    Who stops waiting leaves the call alone: it goes on until it is answered, its time is over, or `cancel()`.
+    Cancelling a task that awaits it does not cancel the call, which goes on until its response, its timeout or
+    `cancel()`.
     """
 
     def __init__(
-        self, run: Callable[[RequestOptions], Coroutine[object, object, Reply]], verbose: bool | str, most: int
+        self, run: Callable[[RequestOptions], Coroutine[object, object, Reply]], verbose: bool | str, max_waiting: int
     ) -> None:
-        self._notes = NoteBuffer(most)
-        extras = RequestOptions(progress=self._notes.put, wants_attachments=True, verbose=verbose)
-        # By a task: there may be no connection yet.
-        self._task = asyncio.create_task(run(extras), name="fiveways.call")
+        self._notes = NoteBuffer(max_waiting)
+        options = RequestOptions(progress=self._notes.put, wants_attachments=True, verbose=verbose)
+        # A task, because the client may have to wait for a connection.
+        self._task = asyncio.create_task(run(options), name="fiveways.call")
         self._task.add_done_callback(lambda _: self._notes.end())
 
     @property
     def is_over(self) -> bool:
-        """Whether it was answered, failed, or was cancelled."""
+        """Whether the call has a result, failed, or was cancelled."""
         return self._task.done()
 
     def progress(self) -> AsyncGenerator[Note, None]:
-        """Follow it: `async for note in call.progress():` ends with the call. It is `notes` with all kinds."""
+        """Yield notes of all kinds until the call ends: `async for note in call.progress():`."""
         return self.notes()
 
     def notes(self, kinds: Iterable[str] = NOTE_KINDS) -> AsyncGenerator[Note, None]:
-        """Follow it by chosen kinds: `async for note in call.notes({"warn", "debug"}):`.
+        """Yield notes of these kinds until the call ends: `async for note in call.notes({"warn", "debug"}):`.
 
-        Everybody who iterates gets all of them, also those that came before; the latest 1000 (`max_waiting`) are kept.
-        Where a protocol tells nothing on the way there are none, and it ends with the call.
+        Each iteration starts with the oldest of the latest 1000 notes (`max_waiting` of `peer.begin`). There are no
+        notes in protocols that do not carry progress.
 
         Raises:
-            ValueError: there is no such kind.
+            ValueError: there is no such kind of note.
         """
-        chosen = frozenset([kinds] if isinstance(kinds, str) else kinds)
-        for kind in sorted(chosen):
+        selected = frozenset([kinds] if isinstance(kinds, str) else kinds)
+        for kind in sorted(selected):
             internal_kind(kind)
-        return self._notes.read(chosen)
+        return self._notes.read(selected)
 
     def cancel(self) -> None:
-        """Give it up, and tell the hub; who awaits it gets `Cancelled`, unless it is over already."""
+        """Cancel the call and tell the hub; awaiting it raises `Cancelled`. A call that has ended is not affected."""
         self._task.cancel()
 
     def __await__(self) -> Generator[object, None, Any]:
         return self.result().__await__()
 
     async def result(self) -> Any:  # noqa: ANN401  as `Peer.call`
-        """Wait for the result, as `await call` does."""
+        """Wait for the result, as `await call` does.
+
+        Raises:
+            CallError: as for `peer.call`; `Cancelled` after `cancel()`.
+            ConnectionLost: the connection is closed for good.
+        """
         return (await self.reply()).value
 
     async def reply(self) -> Reply:
-        """Wait for the result with its attachments, as `peer.call_reply` does."""
+        """Wait for the result with its attachments, as `peer.call_reply` does.
+
+        Raises:
+            CallError: as for `peer.call_reply`; `Cancelled` after `cancel()`.
+            ConnectionLost: the connection is closed for good.
+        """
         try:
             return await asyncio.shield(self._task)
         except asyncio.CancelledError:
             waiter = asyncio.current_task()
             if self._task.cancelled() and not (waiter and waiter.cancelling()):
-                raise Cancelled("it was cancelled here; it may have run") from None
+                raise Cancelled("the call was cancelled here; the method may have run") from None
             raise
 
 
-def note_text(word: Progress) -> str:
-    """Return the text with its placeholders filled; without code and arguments there is nothing to fill it with."""
-    if not (word.args or word.code):
-        return word.text
-    return fill_placeholders(word.text, {"warn" if word.kind == "warn" else "note": word.code}, word.args)
+def note_text(note: Progress) -> str:
+    """Return the text of a note with its placeholders filled, if it has a code or arguments."""
+    if not (note.args or note.code):
+        return note.text
+    return fill_placeholders(note.text, {"warn" if note.kind == "warn" else "note": note.code}, note.args)
 
 
 def progress_callback(progress: Callable[[object, str], object] | None) -> Callable[[Progress], None] | None:
-    """Return what calls a user's function with value and text."""
+    """Return a function that passes value and text of a note to the user's function."""
     if progress is None:
         return None
 
-    def tell(word: Progress) -> None:
-        progress(word.body.value(), note_text(word))
+    def on_note(note: Progress) -> None:
+        progress(note.body.value(), note_text(note))
 
-    return tell
+    return on_note

@@ -1,4 +1,4 @@
-"""Our requests that are not answered yet, and when we stop waiting for each."""
+"""Requests without a response, and their timeouts."""
 
 import asyncio
 from collections import deque
@@ -14,7 +14,7 @@ from fiveways.wire.payload import Value
 
 
 class PartQueue:
-    """What a streamed answer has brought and nobody has taken yet, `max_waiting` at most."""
+    """Parts of a streamed result that wait for the reader, `max_waiting` at most."""
 
     def __init__(self, max_waiting: int) -> None:
         self.queue: deque[Result] = deque()
@@ -23,44 +23,44 @@ class PartQueue:
 
 
 class RequestOptions(msgspec.Struct):
-    """What somebody wants of a request besides its answer."""
+    """Features of a call besides its result."""
 
     parts: PartQueue | None = None
     progress: Callable[[Progress], None] | None = None
     wants_attachments: bool = False
     verbose: bool | str = False
-    """How much the hub and the method are to tell on the way, where the protocol knows such a thing."""
+    """Requested level of progress notes, where the protocol supports it."""
 
     def apply_to(self, call: Call) -> Call:
-        """Return the call that asks for all this."""
-        free = {VERBOSE_KEY: Value(self.verbose)} if self.verbose else None
+        """Return the call with these options."""
+        extras = {VERBOSE_KEY: Value(self.verbose)} if self.verbose else None
         stream, progress = self.parts is not None, self.progress is not None
-        return msgspec.structs.replace(call, stream=stream, progress=progress, extras=free)
+        return msgspec.structs.replace(call, stream=stream, progress=progress, extras=extras)
 
 
 class PendingRequest(msgspec.Struct):
-    """One request."""
+    """One pending request."""
 
     id: str
     number: int
     future: asyncio.Future[Result]
     deadline: float
     timeout_group: "_TimeoutGroup | None" = None
-    """Where it waits, unless it waits as long as usual."""
+    """Group of requests with the same timeout; None for the default timeout."""
     options: RequestOptions | None = None
     method: str = ""
-    """What was called, if this is a call."""
+    """Name of the method, for a call."""
     timeout: float | None = None
-    """What whoever asked gives it; None if that is as long as usual."""
+    """Requested timeout; None for the default."""
     attachments: Attachments | None = None
-    """The attachments of the answer, where somebody wants them."""
+    """Attachments of the response, if requested."""
     parts: list[object] | None = None
-    """Parts of the answer that have come and are wanted as one array, and their bytes."""
+    """Parts of a streamed result that become one array."""
     parts_size: int = 0
 
 
 class _TimeoutGroup(dict[str, PendingRequest]):
-    """Requests that wait equally long: the oldest is overdue first, and one timer serves them all."""
+    """Requests with the same timeout: the oldest expires first, and one timer serves them all."""
 
     __slots__ = ("timeout", "timer")
 
@@ -70,110 +70,114 @@ class _TimeoutGroup(dict[str, PendingRequest]):
 
 
 class PendingRequests:
-    """All of one connection, `max_pending` at most.
+    """All pending requests of one connection, `max_pending` at most.
 
-    Most wait equally long, so that the order in which they were made is that of their deadlines; one timer, for the
-    oldest, serves them all. Those with other timeouts have lanes of the same kind, one for each timeout that is in use.
+    Most requests have the default timeout: they expire in the order of creation, and one timer serves them all. Each
+    other timeout in use has a group with a timer of its own.
     """
 
     def __init__(
-        self, numbers: Iterator[int], max_pending: int, overdue: Callable[[PendingRequest], None], usual_wait: float
+        self,
+        numbers: Iterator[int],
+        max_pending: int,
+        on_timeout: Callable[[PendingRequest], None],
+        default_timeout: float,
     ) -> None:
-        """Make it; `overdue` is told of each request that nobody answered in time."""
+        """Create the table; `on_timeout` is called with each request that timed out."""
         self._loop = asyncio.get_running_loop()
         self._numbers = numbers
         self._max_pending = max_pending
-        self._on_timeout = overdue
-        self._default_timeout = usual_wait
+        self._on_timeout = on_timeout
+        self._default_timeout = default_timeout
         self._timer: asyncio.TimerHandle | None = None
         self._timeout_groups: dict[float, _TimeoutGroup] = {}
         self._pending: dict[str, PendingRequest] = {}
         self.last_number = 0
-        """The number of the latest request."""
+        """Number of the latest request."""
 
     def __len__(self) -> int:
         return len(self._pending)
 
-    def open(self, wait: float, now: float, extras: RequestOptions | None = None) -> PendingRequest:
-        """Begin to wait for an answer; NotExecuted if too many are waited for already."""
+    def open(self, wait: float, now: float, options: RequestOptions | None = None) -> PendingRequest:
+        """Create a pending request; NotExecuted if there are `max_pending` already."""
         if len(self._pending) >= self._max_pending:
-            raise NotExecuted(Reason.OVERLOADED, f"{self._max_pending} requests of this client are open")
+            raise NotExecuted(Reason.OVERLOADED, f"{self._max_pending} requests of this client are pending")
         number = self.last_number = next(self._numbers)
         name = str(number)
         deadline = now + wait
         if wait == self._default_timeout:
-            pending = PendingRequest(name, number, self._loop.create_future(), deadline, None, extras)
+            pending = PendingRequest(name, number, self._loop.create_future(), deadline, None, options)
             if self._timer is None:
                 self._timer = self._loop.call_at(deadline, self._expire)
         else:
-            lane = self._timeout_groups.get(wait)
-            if lane is None:
-                lane = self._timeout_groups[wait] = _TimeoutGroup(wait)
-                lane.timer = self._loop.call_at(deadline, self._expire_group, lane)
-            pending = lane[name] = PendingRequest(name, number, self._loop.create_future(), deadline, lane, extras)
+            group = self._timeout_groups.get(wait)
+            if group is None:
+                group = self._timeout_groups[wait] = _TimeoutGroup(wait)
+                group.timer = self._loop.call_at(deadline, self._expire_group, group)
+            pending = group[name] = PendingRequest(name, number, self._loop.create_future(), deadline, group, options)
         self._pending[name] = pending
         return pending
 
     def ids(self) -> list[str]:
-        """Return those that are open."""
+        """Return the ids of all pending requests."""
         return list(self._pending)
 
     def get(self, name: str) -> PendingRequest | None:
-        """Return a request that goes on."""
+        """Return a pending request, or None."""
         return self._pending.get(name)
 
     def close(self, name: str) -> PendingRequest | None:
-        """Return a request that is over; None if nobody waits for it (any more)."""
+        """Remove and return a request; None if it is not pending."""
         pending = self._pending.pop(name, None)
         if pending is not None and pending.timeout_group is not None:
-            lane = pending.timeout_group
-            del lane[name]
-            if not lane:
-                self._drop_group(lane)
+            group = pending.timeout_group
+            del group[name]
+            if not group:
+                self._drop_group(group)
         return pending
 
     def close_all(self) -> list[PendingRequest]:
-        """Return all that are open, and wait for none of them."""
+        """Remove and return all pending requests."""
         closed = list(self._pending.values())
         self._pending.clear()
-        for lane in list(self._timeout_groups.values()):
-            lane.clear()
-            self._drop_group(lane)
+        for group in list(self._timeout_groups.values()):
+            group.clear()
+            self._drop_group(group)
         if self._timer is not None:
             self._timer.cancel()
         return closed
 
-    def _drop_group(self, lane: _TimeoutGroup) -> None:
-        del self._timeout_groups[lane.timeout]
-        if lane.timer is not None:
-            lane.timer.cancel()
+    def _drop_group(self, group: _TimeoutGroup) -> None:
+        del self._timeout_groups[group.timeout]
+        if group.timer is not None:
+            group.timer.cancel()
 
     def _expire(self) -> None:
-        """Give up what is overdue. The timer was set for a request that has, most likely, been answered since."""
+        """Time out expired requests. Usually the request for which the timer was set has its response already."""
         self._timer = None
-        usual = (pending for pending in self._pending.values() if pending.timeout_group is None)
-        late, following = self._split_overdue(usual)
-        if following is not None:
-            self._timer = self._loop.call_at(following, self._expire)
-        self._time_out(late)
+        requests = (pending for pending in self._pending.values() if pending.timeout_group is None)
+        expired, next_deadline = self._split_overdue(requests)
+        if next_deadline is not None:
+            self._timer = self._loop.call_at(next_deadline, self._expire)
+        self._time_out(expired)
 
-    def _expire_group(self, lane: _TimeoutGroup) -> None:
-        late, following = self._split_overdue(lane.values())
-        if following is not None:
-            lane.timer = self._loop.call_at(following, self._expire_group, lane)
-        self._time_out(late)
+    def _expire_group(self, group: _TimeoutGroup) -> None:
+        expired, next_deadline = self._split_overdue(group.values())
+        if next_deadline is not None:
+            group.timer = self._loop.call_at(next_deadline, self._expire_group, group)
+        self._time_out(expired)
 
-    def _split_overdue(self, waiting: Iterable[PendingRequest]) -> tuple[list[PendingRequest], float | None]:
-        """Return those that are overdue, and the deadline of the first that is not."""
+    def _split_overdue(self, requests: Iterable[PendingRequest]) -> tuple[list[PendingRequest], float | None]:
+        """Return the expired requests, and the deadline of the next one."""
         now = self._loop.time()
-        late: list[PendingRequest] = []
-        for pending in waiting:
+        expired: list[PendingRequest] = []
+        for pending in requests:
             if pending.deadline > now:
-                return late, pending.deadline
-            late.append(pending)
-        return late, None
+                return expired, pending.deadline
+            expired.append(pending)
+        return expired, None
 
-    def _time_out(self, late: list[PendingRequest]) -> None:
-        for pending in late:
+    def _time_out(self, expired: list[PendingRequest]) -> None:
+        for pending in expired:
             self.close(pending.id)
             self._on_timeout(pending)

@@ -1,4 +1,4 @@
-"""What we offer: functions that were registered, whole applications, one-shot callbacks."""
+"""Registrations of a client: single functions, applications and one-shot callbacks."""
 
 import asyncio
 from collections.abc import Callable
@@ -18,29 +18,29 @@ from fiveways.client.restore_requests import Requester, RequestFactory, RestoreR
 from fiveways.client.session import Session
 from fiveways.client.subscriptions import SubscribeOptions, SubscriptionQueue, Subscriptions
 from fiveways.errors import CallError, ConnectionLost, Reason
-from fiveways.model import messages as words
+from fiveways.model import messages
 from fiveways.wire.limits import Limits
 
 MAX_THREADS: Final = 32
-"""In which plain functions run."""
+"""Threads for functions that are not async."""
 WORKER_DRAIN_TIMEOUT: Final = 5.0
 """Seconds that jobs in progress get to finish when the client is closed."""
 
 
 class ServedApp:
-    """One application of ours.
+    """One application that the client serves.
 
-    Its calls belong to a connection, and end with it; its events and what it does at its start and end do not.
+    Calls in progress end with their connection. Event handlers, startup and shutdown do not depend on it.
     """
 
-    def __init__(self, app: App, reach: HubApi, workers: ThreadPoolExecutor, limits: Limits) -> None:
+    def __init__(self, app: App, hub: HubApi, workers: ThreadPoolExecutor, limits: Limits) -> None:
         self.app = app
-        # No part of an answer goes to those who did not ask for parts: some protocols have none.
-        self._new_dispatcher = partial(Dispatcher, app, reach=reach, workers=workers, limits=limits, in_parts=False)
+        # Results are streamed only to callers that asked for streaming: some protocols have no streams.
+        self._new_dispatcher = partial(Dispatcher, app, hub=hub, executor=workers, limits=limits, always_stream=False)
         self.event_dispatcher = self._new_dispatcher(_discard)
         self.call_dispatcher: Dispatcher | None = None
         self.notifies_callers = False
-        """Who called must be told that we are gone, as a hub that waits for us to come back does not see it."""
+        """Whether callers need an error response, because the hub waits for a resumable session to return."""
         self._event_attachments: set[str] = set()
 
     def attach(self, session: Session) -> None:
@@ -49,134 +49,136 @@ class ServedApp:
         self.notifies_callers = session.is_resumable
 
     def detach(self) -> Dispatcher | None:
-        """Stop to serve calls: nobody would get the answers."""
+        """Stop serving calls and return their dispatcher: their responses have no connection."""
         for name in self._event_attachments:
-            self.event_dispatcher.handle(words.Attachment(name, error="the connection was lost"))
+            self.event_dispatcher.handle(messages.Attachment(name, error="the connection was lost"))
         self._event_attachments.clear()
-        lost, self.call_dispatcher = self.call_dispatcher, None
-        return lost
+        dispatcher, self.call_dispatcher = self.call_dispatcher, None
+        return dispatcher
 
-    def handle_event(self, word: words.Event) -> None:
-        """Give an event to its handler."""
-        self._event_attachments.update(word.attachments)
-        self.event_dispatcher.handle(word)
+    def handle_event(self, message: messages.Event) -> None:
+        """Pass an event to its handler."""
+        self._event_attachments.update(message.attachments)
+        self.event_dispatcher.handle(message)
 
-    def handle_attachment(self, word: words.Attachment) -> None:
-        """Take an attachment, which may be for a call or for an event, or not for this application."""
-        if word.name in self._event_attachments:
-            self._event_attachments.remove(word.name)
-            self.event_dispatcher.handle(word)
+    def handle_attachment(self, message: messages.Attachment) -> None:
+        """Pass an attachment to its event or call, if it belongs to this application."""
+        if message.name in self._event_attachments:
+            self._event_attachments.remove(message.name)
+            self.event_dispatcher.handle(message)
         elif self.call_dispatcher is not None:
-            self.call_dispatcher.handle(word)
+            self.call_dispatcher.handle(message)
 
     async def close(self) -> None:
-        """End all of it."""
+        """Stop workers, calls and event handlers."""
         await self.event_dispatcher.stop_workers(WORKER_DRAIN_TIMEOUT)
         if self.call_dispatcher is not None:
-            await self.call_dispatcher.close(tell=self.notifies_callers)
+            await self.call_dispatcher.close(notify_callers=self.notifies_callers)
         await self.event_dispatcher.close()
 
 
 class _HandlerSubscription(SubscriptionQueue):
-    """A feed that an application reads."""
+    """A subscription of an application's event handler."""
 
-    def __init__(self, name: str, handler: EventHandler, served: ServedApp, inner: str) -> None:
+    def __init__(self, name: str, handler: EventHandler, served: ServedApp, app_subscription: str) -> None:
         super().__init__(name, SubscribeOptions(handler.topic, handler.pattern))
         self._served = served
-        self._app_subscription = inner
+        self._app_subscription = app_subscription
 
-    def put(self, _: Session, event: words.Event) -> None:
-        """Pass it on under the name that the application knows."""
+    def put(self, _: Session, event: messages.Event) -> None:
+        """Pass an event to the application under the application's own subscription name."""
         self._served.handle_event(msgspec.structs.replace(event, subscription=self._app_subscription))
 
 
 class _OneShotFunction:
-    """A function that waits to be called back. Fulfils `callbacks.Waiting`."""
+    """A function that waits for one call. Implements `callbacks.CallbackReceiver`."""
 
     def __init__(self, method: str, served: ServedApp) -> None:
         self._method = method
         self._served = served
 
-    def handle_call(self, _: CallbackChannel, call: words.Call) -> None:
-        """Run it, as a method that is there only now."""
+    def handle_call(self, _: CallbackChannel, call: messages.Call) -> None:
+        """Call the function as a temporary method."""
         if self._served.call_dispatcher is not None:
             self._served.call_dispatcher.handle(msgspec.structs.replace(call, method=self._method, callback=False))
         self.remove()
 
     def connection_lost(self) -> str:
-        """Say what was lost."""
+        """Remove the function and return a description of the loss."""
         method = self.remove()
         return f"the callback {getattr(method.function, '__name__', '')} was lost" if method else ""
 
     def remove(self) -> Method | None:
-        """Let go of the function."""
+        """Remove the function."""
         return self._served.app.methods.pop(self._method, None)
 
 
 class Registrations:
-    """All that one client offers."""
+    """All registrations of one client."""
 
     def __init__(
-        self, asker: Requester, feeds: Subscriptions, reach: HubApi, limits: Limits, *, show_errors: bool
+        self, requester: Requester, subscriptions: Subscriptions, hub: HubApi, limits: Limits, *, show_errors: bool
     ) -> None:
-        self._requester = asker
-        self._subscriptions = feeds
+        self._requester = requester
+        self._subscriptions = subscriptions
         self._workers = ThreadPoolExecutor(MAX_THREADS, thread_name_prefix="fiveways-client")
-        self._make_served = partial(ServedApp, reach=reach, workers=self._workers, limits=limits)
+        self._make_served = partial(ServedApp, hub=hub, workers=self._workers, limits=limits)
         self._function_app = self._make_served(App(show_errors=show_errors))
         self._callback_app = self._make_served(App(show_errors=show_errors))
         self._served_apps = [self._function_app, self._callback_app]
         self._app_by_method: dict[str, ServedApp] = {}
-        """Who serves what, from before the hub knows of it."""
+        """Application of each method, also while the registration is pending."""
         self._registered: dict[str, tuple[Method, str]] = {}
-        """What the hub has taken: the methods by their folded names, with the spelling that we gave."""
+        """Confirmed registrations by folded name: method and the user's spelling."""
         self._closing: set[asyncio.Task[None]] = set()
         self._session: Session | None = None
         self._callback_count = 0
 
-    # Offering.
+    # Registering.
 
     async def register(
-        self, written: str, function: Callable[..., object], doc: str | None = None, share: str = ""
+        self, spelling: str, function: Callable[..., object], doc: str | None = None, share: str = ""
     ) -> None:
-        """Offer one function; CallError if the hub refuses, ValueError if we offer that name already."""
-        folded = names.fold_method(written)
+        """Register one function; CallError if the hub refuses, ValueError if the name is registered already."""
+        folded = names.fold_method(spelling)
         self._check_name_free(folded)
         methods = self._function_app.app.methods
-        self._function_app.app.method(written, doc=doc, share=share)(function)
+        self._function_app.app.method(spelling, doc=doc, share=share)(function)
         try:
-            await self._register_method(self._function_app, methods[folded], written)
+            await self._register_method(self._function_app, methods[folded], spelling)
         except BaseException:
             methods.pop(folded, None)
             raise
 
     def _check_name_free(self, folded: str) -> None:
         if folded in self._app_by_method:
-            raise ValueError(f"{folded!r} is on offer already")
+            raise ValueError(f"{folded!r} is registered already by this client")
 
-    async def _register_method(self, served: ServedApp, method: Method, written: str) -> None:
+    async def _register_method(self, served: ServedApp, method: Method, spelling: str) -> None:
         self._app_by_method[method.name] = (
-            served  # before it is granted, as the first call comes right behind the grant
+            served  # before the request, because the first call may follow the response immediately
         )
         try:
-            await self._requester.request_idempotent(partial(_register_message, method, written))
+            await self._requester.request_idempotent(partial(_register_message, method, spelling))
         except BaseException:
             del self._app_by_method[method.name]
             raise
-        self._registered[method.name] = method, written
+        self._registered[method.name] = method, spelling
 
-    async def unregister(self, written: str) -> None:
-        """Offer it no longer."""
-        folded = names.fold_method(written)
-        _, spelling = self._registered.pop(folded, (None, written))
+    async def unregister(self, spelling: str) -> None:
+        """Remove a registration."""
+        folded = names.fold_method(spelling)
+        _, registered_spelling = self._registered.pop(folded, (None, spelling))
         if self._app_by_method.pop(folded, None) is self._function_app:
             self._function_app.app.methods.pop(folded, None)
-        await self._requester.request_idempotent(partial(_unregister_message, folded, spelling))
+        await self._requester.request_idempotent(partial(_unregister_message, folded, registered_spelling))
 
     async def serve(self, app: App) -> None:
-        """Offer all of an application, or, if the hub refuses anything of it, nothing."""
+        """Serve an application: all of it, or nothing if the hub refuses a part."""
         if app.routes or app.update_handlers:
-            raise ValueError("only an application in the hub has routes and takes updates: fiveways serve --app")
+            raise ValueError(
+                "routes and update handlers work only in the hub: run the application with fiveways serve --app"
+            )
         for name in app.methods:
             self._check_name_free(name)
         served = self._make_served(app)
@@ -184,49 +186,51 @@ class Registrations:
         self._served_apps.append(served)
         if self._session is not None:
             served.attach(self._session)
-        feeds: list[SubscriptionQueue] = []
+        queues: list[SubscriptionQueue] = []
         try:
             for method in list(app.methods.values()):
                 await self._register_method(served, method, method.spelling)
-            for handler, asked in zip(app.handlers, served.event_dispatcher.subscriptions(), strict=True):
-                feeds.append(_HandlerSubscription(self._subscriptions.new_name(), handler, served, asked.subscription))
-                await self._subscriptions.open(feeds[-1])
+            for handler, subscribe in zip(app.handlers, served.event_dispatcher.subscriptions(), strict=True):
+                queues.append(
+                    _HandlerSubscription(self._subscriptions.new_name(), handler, served, subscribe.subscription)
+                )
+                await self._subscriptions.open(queues[-1])
             served.event_dispatcher.start_workers()
         except BaseException:
-            await self._withdraw(served, feeds)
+            await self._withdraw(served, queues)
             raise
 
-    async def _withdraw(self, served: ServedApp, feeds: list[SubscriptionQueue]) -> None:
-        for feed in feeds:
-            self._subscriptions.close(feed)
-        for name in [name for name, by in self._app_by_method.items() if by is served]:
+    async def _withdraw(self, served: ServedApp, queues: list[SubscriptionQueue]) -> None:
+        for queue in queues:
+            self._subscriptions.close(queue)
+        for name in [name for name, app in self._app_by_method.items() if app is served]:
             with suppress(CallError, ConnectionLost):
                 await self.unregister(name)
         self._served_apps.remove(served)
         await served.close()
 
     def new_callback(self, function: Callable[..., object]) -> "_OneShotFunction":
-        """Have a function ready for one call."""
+        """Prepare a function for one call."""
         self._callback_count += 1
         method = f"callback_{self._callback_count}"
         self._callback_app.app.method(method)(function)
         return _OneShotFunction(method, self._callback_app)
 
     def restore_requests(self) -> list[RestoreRequest]:
-        """Return what a new session must be asked for."""
+        """Return the requests that restore the registrations in a new session."""
         return [
             RestoreRequest(f"method {spelling}", partial(_register_message, method, spelling), _ignore_refusal)
             for method, spelling in self._registered.values()
         ]
 
     def unregister_requests(self) -> list[RequestFactory]:
-        """Return what takes all of it back, for a hub that would keep it though we are gone."""
+        """Return the requests that withdraw all registrations."""
         return [partial(_unregister_message, folded, spelling) for folded, (_, spelling) in self._registered.items()]
 
     def __len__(self) -> int:
         return len(self._app_by_method)
 
-    # Serving.
+    # Calls.
 
     def attach(self, session: Session) -> None:
         """Serve a new session."""
@@ -236,46 +240,48 @@ class Registrations:
             served.attach(session)
 
     def detach(self) -> None:
-        """Stop what ran for a session that is over."""
+        """Stop the calls of a session that ended."""
         self._session = None
         for served in self._served_apps:
             dispatcher = served.detach()
             if dispatcher is not None:
-                task = asyncio.create_task(dispatcher.close(tell=served.notifies_callers))
+                task = asyncio.create_task(dispatcher.close(notify_callers=served.notifies_callers))
                 self._closing.add(task)
                 task.add_done_callback(self._closing.discard)
 
-    def handle_call(self, call: words.Call) -> None:
-        """Run one of our methods."""
-        served = self._app_by_method.get(call.method, self._function_app)  # which says that there is no such method
+    def handle_call(self, call: messages.Call) -> None:
+        """Run a registered method."""
+        served = self._app_by_method.get(call.method, self._function_app)  # it responds that there is no such method
         if served.call_dispatcher is not None:
             served.call_dispatcher.handle_call(call)
 
-    def handle_message(self, session: Session, word: words.Cancel | words.Attachment | words.Discover) -> None:
-        """Take what else the hub wants of us."""
-        match word:
-            case words.Cancel():
+    def handle_message(
+        self, session: Session, message: messages.Cancel | messages.Attachment | messages.Discover
+    ) -> None:
+        """Handle a cancellation, an attachment or a discovery request."""
+        match message:
+            case messages.Cancel():
                 for served in self._served_apps:
                     if served.call_dispatcher is not None:
-                        served.call_dispatcher.handle(word)
-            case words.Attachment():
+                        served.call_dispatcher.handle(message)
+            case messages.Attachment():
                 for served in self._served_apps:
-                    served.handle_attachment(word)
-            case words.Discover():
-                self._describe(session, word)
+                    served.handle_attachment(message)
+            case messages.Discover():
+                self._describe(session, message)
 
-    def _describe(self, session: Session, word: words.Discover) -> None:
+    def _describe(self, session: Session, request: messages.Discover) -> None:
         style = session.spec.name_style
-        offered = {names.spell_name(spelling, style): method for method, spelling in self._registered.values()}
-        if not word.name:
-            session.send(words.Description(word.id, tuple(sorted(offered))))
-        elif (method := offered.get(word.name)) is not None:
-            session.send(words.Description(word.id, doc=method.doc))
+        methods = {names.spell_name(spelling, style): method for method, spelling in self._registered.values()}
+        if not request.name:
+            session.send(messages.Description(request.id, tuple(sorted(methods))))
+        elif (method := methods.get(request.name)) is not None:
+            session.send(messages.Description(request.id, doc=method.doc))
         else:
-            session.send(words.Failure(word.id, Reason.NO_SUCH_METHOD, f"there is no method {word.name!r}"))
+            session.send(messages.Failure(request.id, Reason.NO_SUCH_METHOD, f"there is no method {request.name!r}"))
 
     async def close(self) -> None:
-        """End all that runs."""
+        """Stop all calls, workers and event handlers."""
         for served in self._served_apps:
             await served.close()
         if self._closing:
@@ -283,18 +289,18 @@ class Registrations:
         self._workers.shutdown(wait=False, cancel_futures=True)
 
 
-def _register_message(method: Method, written: str, session: Session, call_id: str) -> words.Register:
-    spelling = names.spell_name(written, session.spec.name_style)
-    return words.Register(call_id, method.name, spelling, doc=method.doc, kind=method.kind, share=method.share)
+def _register_message(method: Method, spelling: str, session: Session, call_id: str) -> messages.Register:
+    spelling = names.spell_name(spelling, session.spec.name_style)
+    return messages.Register(call_id, method.name, spelling, doc=method.doc, kind=method.kind, share=method.share)
 
 
-def _unregister_message(folded: str, written: str, session: Session, call_id: str) -> words.Unregister:
-    return words.Unregister(call_id, folded, names.spell_name(written, session.spec.name_style))
+def _unregister_message(folded: str, spelling: str, session: Session, call_id: str) -> messages.Unregister:
+    return messages.Unregister(call_id, folded, names.spell_name(spelling, session.spec.name_style))
 
 
 def _ignore_refusal(_: CallError | None) -> None:
-    """A refusal has been logged, and the next connection may grant it."""
+    """Do nothing: the refusal is logged, and the next connection retries."""
 
 
-def _discard(_: words.HubMessage) -> None:
-    """Events are answered to nobody."""
+def _discard(_: messages.HubMessage) -> None:
+    """Do nothing: events have no response."""

@@ -1,4 +1,4 @@
-"""What a client wants of every connection that it has, and who gets it for them."""
+"""Requests that restore a session on a new connection."""
 
 from collections.abc import Callable
 from typing import NamedTuple, Protocol
@@ -9,27 +9,27 @@ from fiveways.model.messages import HubMessage, Result
 
 
 class RequestFactory(Protocol):
-    """Makes a request, as a session and an id need it."""
+    """Creates a request for a session and a request id."""
 
     def __call__(self, session: Session, call_id: str, /) -> HubMessage:
-        """Return the word."""
+        """Return the request."""
 
 
 class RestoreRequest(NamedTuple):
-    """One thing to ask a new connection for."""
+    """One request that restores a session."""
 
     label: str
-    """For people."""
+    """Description for people."""
     factory: RequestFactory
     on_done: Callable[[CallError | None], None]
-    """Told how it went: None, or why the hub refused."""
+    """Called with None, or with the reason why the hub refused."""
 
 
 class Requester(Protocol):
-    """Who can ask the hub."""
+    """Sends requests to the hub."""
 
     async def request_idempotent(self, make: RequestFactory) -> Result:
-        """Make a request that may be made twice: again on a new connection, if one is lost before the answer."""
+        """Send a request, and again on a new connection if the first is lost before the response."""
 
-    def send_if_connected(self, word: HubMessage) -> None:
-        """Say what needs no answer, if there is a connection and it can be said."""
+    def send_if_connected(self, message: HubMessage) -> None:
+        """Send a message without a response, if there is a connection that can carry it."""

@@ -1,4 +1,4 @@
-"""A session that outlives its links: what was asked goes on over the next one, and so does what is answered."""
+"""A session that outlives its links: requests and responses continue over the next link (NQ)."""
 
 import asyncio
 from collections.abc import Callable, Iterator, Mapping
@@ -35,7 +35,7 @@ from fiveways.wire.packet import Packet
 from fiveways.wire.payload import Value
 
 RESUMABLE_PROTOCOLS: Final = frozenset({"nq"})
-"""Those whose conversations go from link to link."""
+"""Protocols with resumable sessions."""
 _HELLO: Final = Packet(b'{"e":{"type":"sys","fatal":false,"note":"hello"}}')
 _IDLE: Final = Packet(b"[]")
 _PEER_HEADER: Final = "NQ-Peer"
@@ -43,13 +43,14 @@ _ID_BITS: Final = 128
 
 
 class ConnectionSuspended(ConnectionLost):
-    """There is no link because none is needed, or none is wanted, just now."""
+    """The link was closed on purpose: it is idle, or the session is paused."""
 
 
 class ResumableSession(Session):
-    """One conversation with a hub, by the id that the hub gave us, over one link after the other.
+    """One conversation over a sequence of links, identified by the peer id that the hub assigned.
 
-    `ended` and `opened` are those of the present link. What the hub has not reacted to is said again over the next.
+    `ended` and `welcome` are those of the current link. Messages that the hub has not acknowledged are retransmitted
+    over the next link.
     """
 
     is_resumable = True
@@ -57,65 +58,65 @@ class ResumableSession(Session):
     def __init__(
         self, spec: ProtocolSpec, settings: ClientSettings, listener: SessionListener, numbers: Iterator[int]
     ) -> None:
-        """Make it; it is of use as soon as it has a link."""
+        """Create a session without a link."""
         super().__init__(spec, settings, listener, numbers)
         if not isinstance(self._conversation, NqConversation):
-            raise TypeError(f"{spec.name} has no conversation that goes on over another link")
+            raise TypeError(f"{spec.name} has no resumable sessions")
         self._nq = self._conversation
         self._nq.on_forget_parts(self._discard_parts)
         self._is_connected = False
         self._is_final = False
-        """There will be no other link."""
+        """Whether there will be no further link."""
         self._is_paused = False
-        """Nothing is to be said just now."""
+        """Whether the session is paused."""
         self._idle_timer: asyncio.TimerHandle | None = None
         self._last_activity = 0.0
-        """When something was last said or heard."""
+        """Time of the last traffic."""
         self._routing_id = f"fiveways-{SystemRandom().getrandbits(_ID_BITS):032x}"
-        """Who we are where we have to say so first: over ZeroMQ. It is as good as a password."""
+        """Peer id of this client's own choice, for ZeroMQ; as secret as a password."""
         self._hub_run = ""
-        """Which conversation the hub has with us, where it told."""
+        """Id of the conversation at the hub, if it sent one."""
         self._peer_id = ""
-        """The id by which we come back."""
+        """Id that resumes the session."""
         self._restored_peer_id = ""
-        """The id under which the hub has all that we offer and follow."""
+        """Peer id under which the hub has all registrations and subscriptions."""
         self._sent_before = 0
         self._last_doubtful = 0
-        """The number of the last request that an earlier hub may have heard, which knows of us no more."""
+        """Number of the last request that a previous hub process may have received."""
 
     # Links.
 
     @property
     def is_over(self) -> bool:
-        """Whether nothing that is said here reaches the hub, now or later."""
+        """Whether messages can no longer reach the hub, over this link or another."""
         return self._is_final and not self._is_connected
 
     @property
     def is_restored(self) -> bool:
-        """Whether the hub has all that it had before."""
+        """Whether the hub has all registrations and subscriptions."""
         return self._restored_peer_id == self._peer_id != ""
 
     @property
     def is_expectant(self) -> bool:
-        """Whether the hub may have something to say: a link that must ask for it does so then."""
+        """Whether the hub may send messages: a polling link polls only then."""
         return bool(len(self._requests)) or self._listener.is_expectant
 
     def mark_restored(self) -> None:
-        """Know that the hub has all that we offer and follow."""
+        """Record that the hub has all registrations and subscriptions."""
         self._restored_peer_id = self._peer_id
 
     def endpoint(self) -> tuple[str, dict[str, str]]:
-        """Return the URL of the next link, and the headers that tell who we are."""
+        """Return URL of the next link, and headers with the token and the peer id."""
         url, headers = self._settings.address.url, {}
         if self._settings.token:
             headers["Authorization"] = f"Bearer {self._settings.token}"
         if self._settings.address.is_zmq:
             return url, {_PEER_HEADER: self._routing_id}
-        # In a header, as proxies write URLs into their logs.
+        # In a header, because proxies log URLs.
         return url, {**headers, _PEER_HEADER: self._peer_id} if self._peer_id else headers
 
     def attach(self, link: Link) -> HubConnection:
-        """Go on over a link."""
+        """Continue over a new link."""
         if self.ended.done():
             self.ended = self._loop.create_future()
         if self.welcome.done():
@@ -129,43 +130,43 @@ class ResumableSession(Session):
         return super().attach(link)
 
     def _on_connected(self) -> None:
-        """Say something: whoever is there answers it with the id that we have, or does not speak NQ."""
+        """Send a message to which an NQ hub responds with the peer id."""
         if self._is_paused:
-            self._suspend("the channel is paused")
+            self._suspend("the session is paused")
             return
         self._writer.write([_HELLO])
         self._schedule_flush()
 
     def received(self, packet: Packet) -> None:
-        """Let what the hub says be heard."""
+        """Decode and handle a packet."""
         super().received(packet)
-        named, run = self._nq.assigned_peer_id, self._nq.peer_run
+        peer_id, run = self._nq.assigned_peer_id, self._nq.peer_run
         if run and run != self._hub_run and self._is_new_run(run):
             return
-        if not named or (named == self._peer_id and self.welcome.done()):
+        if not peer_id or (peer_id == self._peer_id and self.welcome.done()):
             return
         if self.welcome.done():
-            self._peer_id = named
-            self.abort(ConnectionLost("the hub does not know us any more"))
+            self._peer_id = peer_id
+            self.abort(ConnectionLost("the hub does not know this session any more"))
             return
-        if named != self._restored_peer_id:
+        if peer_id != self._restored_peer_id:
             self._last_doubtful = self._sent_before
             self._hub_run = run
-        self._peer_id = named
-        self.welcome.set_result(Welcome(Value({"session": handshake.public_name(named)})))
-        # Over HTTP there is no link to close: the transport lets its connections go by itself.
+        self._peer_id = peer_id
+        self.welcome.set_result(Welcome(Value({"session": handshake.public_name(peer_id)})))
+        # Over HTTP there is no link to close: the transport closes idle connections itself.
         if self._settings.idle_close is not None and self._link.transport != "http":
             self._last_activity = self._loop.time()
             self._idle_timer = self._loop.call_later(self._settings.idle_close, self._close_if_idle)
 
     def _is_new_run(self, run: str) -> bool:
-        """Take note of the hub's conversation with us; one that follows another begins with nothing."""
-        was, self._hub_run = self._hub_run, run
-        if not was or self._restored_peer_id != self._nq.assigned_peer_id:
+        """Record the hub's conversation id; return whether it replaced one that is lost."""
+        previous_run, self._hub_run = self._hub_run, run
+        if not previous_run or self._restored_peer_id != self._nq.assigned_peer_id:
             return False
         self._restored_peer_id = ""
         if self.welcome.done():
-            self.abort(ConnectionLost("the hub is another one since"))
+            self.abort(ConnectionLost("the hub was restarted and lost this session"))
         return self.welcome.done()
 
     def _on_conversation_closed(self) -> None:
@@ -173,7 +174,7 @@ class ResumableSession(Session):
         super()._on_conversation_closed()
 
     def lost(self, reason: str) -> None:
-        """Wait for the next link, unless there will be none."""
+        """Suspend the session until the next link, unless there will be none."""
         self._is_connected = False
         error = self._close_reason or ConnectionLost(reason or "the connection was lost")
         self._is_final = self._is_final or isinstance(error, Refused)
@@ -185,7 +186,7 @@ class ResumableSession(Session):
             return
         self._timer = None
         self._writer.pending.clear()
-        # From now on words are taken again; they wait for the link.
+        # From here on, new messages are queued for the next link.
         self._nq.reconnect(self._loop.time())
         self.ended.set_result(error)
         self._writable.set()
@@ -195,7 +196,7 @@ class ResumableSession(Session):
             self.welcome.exception()
 
     def finish(self, error: ConnectionLost) -> None:
-        """Know that there will be no other link."""
+        """End the session: there will be no further link."""
         if self._is_final:
             return
         self._is_final = True
@@ -205,7 +206,7 @@ class ResumableSession(Session):
             self._fail_pending(error)
 
     def close(self, text: str = "") -> None:
-        """Part from the hub, and let it give up what we still wait for."""
+        """Cancel pending requests at the hub and close the session."""
         self._is_final = True
         if self._is_connected:
             for name in self._requests.ids():
@@ -213,20 +214,20 @@ class ResumableSession(Session):
                     self._conversation.send(Cancel(name), self._loop.time())
         super().close(text)
 
-    # Pauses.
+    # Pause and idle close.
 
     def pause(self) -> None:
-        """Say nothing more, and hear nothing, until `release`; all that is open stays so, here and at the hub."""
+        """Close the link until `resume`; requests stay open here and at the hub."""
         self._is_paused = True
         if self._is_connected:
-            self._suspend("the channel is paused")
+            self._suspend("the session is paused")
 
     def resume(self) -> None:
-        """Let there be links again."""
+        """Allow links again."""
         self._is_paused = False
 
     def _close_if_idle(self) -> None:
-        """Let go of a link that nobody has used for long enough; nothing must be open on it."""
+        """Close a link without traffic for `idle_close` seconds, if nothing is pending on it."""
         wait = self._settings.idle_close or 0.0
         left = self._last_activity + wait - self._loop.time()
         if (
@@ -234,13 +235,13 @@ class ResumableSession(Session):
             and self._nq.is_idle
             and not (self.is_expectant or self._writer.pending or self._link.unsent_bytes())
         ):
-            self._suspend("nothing was said for a while")
+            self._suspend("the connection is idle")
             return
         self._idle_timer = self._loop.call_later(left if left > 0 else wait, self._close_if_idle)
 
-    def _suspend(self, why: str) -> None:
+    def _suspend(self, reason: str) -> None:
         self._is_connected = False
-        self.abort(ConnectionSuspended(why))
+        self.abort(ConnectionSuspended(reason))
 
     def _on_flushed(self) -> None:
         super()._on_flushed()
@@ -252,33 +253,33 @@ class ResumableSession(Session):
             self._idle_timer.cancel()
 
     def _check_keepalive(self) -> None:
-        """Give a sign of life where the hub cannot see the link itself, and ask for one if there was none."""
+        """Send a heartbeat over ZeroMQ, which hides the link from the hub, and ping a silent hub."""
         if self._link.transport == "zmq":
             self._writer.write([_IDLE if self._link.is_alive else _HELLO])
         super()._check_keepalive()
 
-    # What we say.
+    # Sending.
 
-    def send(self, word: HubMessage) -> None:
-        """Say a word, on this link or the next; LocalProtocolError if that cannot be said."""
+    def send(self, message: HubMessage) -> None:
+        """Send a message over this link or the next; LocalProtocolError if NQ cannot encode it."""
         if not self.is_over:
-            self._conversation.send(word, self._loop.time())
+            self._conversation.send(message, self._loop.time())
             self._schedule_flush()
 
-    def respond(self, word: HubMessage) -> None:
-        """Say an answer, on this link or the next."""
+    def respond(self, message: HubMessage) -> None:
+        """Send a response over this link or the next."""
         if self.is_over:
             return
-        if type(word) is Failure and word.reason is Reason.LOST:
-            # Somebody else may do it.
-            word = msgspec.structs.replace(word, reason=Reason.UNAVAILABLE)
-        elif type(word) is Attachment:
-            word = self._load_attachment(word)
-        self._conversation.send(word, self._loop.time())
+        if type(message) is Failure and message.reason is Reason.LOST:
+            # Another callee may run the call.
+            message = msgspec.structs.replace(message, reason=Reason.UNAVAILABLE)
+        elif type(message) is Attachment:
+            message = self._load_attachment(message)
+        self._conversation.send(message, self._loop.time())
         self._schedule_flush()
 
     def forget_subscription(self, name: str) -> None:
-        """Let a subscription be asked for anew; a hub that still has it ends it."""
+        """Unsubscribe at a hub that still has the subscription, before it is restored under the same name."""
         with suppress(LocalProtocolError):
             self.send(Unsubscribe(None, name))
 
@@ -288,38 +289,38 @@ class ResumableSession(Session):
         else:
             self._listener.request_connection()
 
-    # What the hub says.
+    # Messages of the hub.
 
-    def _on_failure(self, word: Failure) -> None:
-        """Claim no more than is known of what another hub has heard before."""
-        pending = self._requests.get(word.id)
-        word = msgspec.structs.replace(word, wording=failure_wording(word))
+    def _on_failure(self, message: Failure) -> None:
+        """Fail a request; one that a previous hub process may have received is not reported as never executed."""
+        pending = self._requests.get(message.id)
+        message = msgspec.structs.replace(message, wording=failure_wording(message))
         if pending is not None and pending.number <= self._last_doubtful:
-            error = error_from_failure(word)
+            error = error_from_failure(message)
             if isinstance(error, NotExecuted):
-                self._requests.close(word.id)
-                fail_request(pending, CallLost(f"{error}; it may have run, as the hub is another one since"))
+                self._requests.close(message.id)
+                fail_request(pending, CallLost(f"{error}; it may have run before the hub was restarted"))
                 return
-        super()._on_failure(word)
+        super()._on_failure(message)
 
-    def _on_part(self, word: Result) -> None:
-        """Put parts together that nobody asked for: the hub gives them to all who speak NQ."""
-        pending = self._requests.get(word.id)
+    def _on_part(self, message: Result) -> None:
+        """Collect the parts of a streamed result for a caller that did not ask for streaming: NQ always streams."""
+        pending = self._requests.get(message.id)
         wants_parts = pending is not None and pending.options is not None and pending.options.parts is not None
-        if pending is None or wants_parts or not word.stream:
-            super()._on_part(word)
+        if pending is None or wants_parts or not message.stream:
+            super()._on_part(message)
             return
         try:
-            self._collect_part(pending, word)
+            self._collect_part(pending, message)
         except CallFailed as error:
             self.abandon(pending)
             fail_request(pending, error)
             return
-        if word.last:
-            self._on_result(Result(word.id, Value(pending.parts or [])))
+        if message.last:
+            self._on_result(Result(message.id, Value(pending.parts or [])))
 
     def _discard_parts(self, name: str) -> bool:
-        """Let go of what was put together so far; who is given parts as they come cannot forget them."""
+        """Discard collected parts of a result that starts again; return False if a reader got them already."""
         pending = self._requests.get(name)
         if pending is None or (pending.options is not None and pending.options.parts is not None):
             return False
@@ -333,12 +334,12 @@ class ResumableSession(Session):
             pending.parts = []
         pending.parts.append(value_of_result(part))
         pending.parts_size += len(part.body.nq())
-        most = self._settings.limits.max_unread
-        if pending.parts_size > most:
-            raise CallFailed(f"the parts of the answer have more than {most} bytes together: ask for a stream")
+        max_bytes = self._settings.limits.max_unread
+        if pending.parts_size > max_bytes:
+            raise CallFailed(f"the streamed result exceeds {max_bytes} bytes: use `stream`")
 
-    def _ignore(self, word: HubMessage) -> None:
-        """Nothing needs to be done: the conversation has done it."""
+    def _ignore(self, message: HubMessage) -> None:
+        """Do nothing: the conversation has handled the message."""
 
     HANDLERS: ClassVar[Mapping[type[HubMessage], Callable[[Any, Any], None]]] = {
         **Session.HANDLERS,

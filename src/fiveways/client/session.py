@@ -1,4 +1,4 @@
-"""The upper half of a session: the handshake, our requests, and the hub's answers."""
+"""A client session: the handshake, requests of this client, and the hub's responses."""
 
 import asyncio
 import logging
@@ -10,10 +10,9 @@ import msgspec
 
 from fiveways.app import tracing
 from fiveways.app.attachment_sources import Attachable, load_content
-from fiveways.app.attachments import Attachments
+from fiveways.app.attachments import Attachments, PendingAttachments
 from fiveways.app.values import Unsendable, to_body
 from fiveways.client import handshake
-from fiveways.client.attachments import PendingAttachments
 from fiveways.client.hub_connection import HubConnection
 from fiveways.client.names import parse_target
 from fiveways.client.pending_requests import PendingRequest, PendingRequests, RequestOptions
@@ -52,71 +51,71 @@ _log = logging.getLogger("fiveways.client")
 
 
 class SessionListener(Protocol):
-    """Who hears what the hub says by itself."""
+    """Receives messages that are not responses, and the end of the session."""
 
-    def message_received(self, session: "Session", word: HubMessage) -> None:
-        """Take a word that answers none of our requests. It must not raise."""
+    def message_received(self, session: "Session", message: HubMessage) -> None:
+        """Handle a message that is not a response. It must not raise."""
 
     def session_ended(self, session: "Session") -> None:
-        """Know that a session is over, or about to be, before anybody else does."""
+        """Handle the end of a session, before its pending requests fail."""
 
     def request_connection(self) -> None:
-        """Know that something waits to be said, and that there is no link for it."""
+        """Handle a message that waits for a link."""
 
     @property
     def is_expectant(self) -> bool:
-        """Whether the hub may have something to say by itself."""
+        """Whether the hub may send messages without a request."""
 
 
 class Session(HubConnection):
     """One connection from hello to goodbye."""
 
     is_resumable = False
-    """It goes on over another link when one is lost."""
+    """Whether the session continues over another link after one is lost."""
 
     def __init__(
         self, spec: ProtocolSpec, settings: ClientSettings, listener: SessionListener, numbers: Iterator[int]
     ) -> None:
-        """Make it; `numbers` name requests and attachments, those of later connections too."""
+        """Create a session; `numbers` numbers requests and attachments across connections."""
         super().__init__(spec, settings)
         self._listener = listener
         self._numbers = numbers
         self._receive = self._conversation.receive
-        # Of the protocols that are spoken here, those with a challenge are also those that can tell a timeout.
+        # Of the client's protocols, those with a challenge also carry timeouts.
         self._sends_timeouts = spec.supports_challenge
         self._sent_timeout = None if settings.timeout == HUB_TIMEOUT else settings.timeout
         self._default_wait = self._local_wait(settings.timeout)
         self._requests = PendingRequests(numbers, settings.limits.max_pending, self._on_timeout, self._default_wait)
         self._last_sent = 0
-        """The number of the last request that was handed to the link."""
+        """Number of the last request that was written to the link."""
         self._pending_attachments = PendingAttachments()
         self.on_call: Callable[[Call], None] = self._handle_message
-        """Who takes calls of our methods."""
+        """Handler of calls of registered methods."""
         self.welcome: asyncio.Future[Welcome] = self._loop.create_future()
-        """What the hub said when it let us in."""
+        """Welcome message of the hub."""
 
     @property
     def is_over(self) -> bool:
-        """Whether nothing that is said here reaches the hub."""
+        """Whether messages of this session can no longer reach the hub."""
         return self.ended.done()
 
     @property
     def is_restored(self) -> bool:
-        """Whether the hub has all that it had before; a new connection begins with nothing."""
+        """Whether the hub has all registrations and subscriptions; a new connection starts without them."""
         return False
 
     def mark_restored(self) -> None:
-        """Know that the hub has all that we offer and follow."""
+        """Record that the hub has all registrations and subscriptions."""
 
     def endpoint(self) -> tuple[str, dict[str, str]]:
-        """Return the URL to connect to, and headers for it."""
+        """Return URL and headers for the transport."""
         return self._settings.address.url, {}
 
     def forget_subscription(self, name: str) -> None:
-        """Let a subscription be asked for anew."""
+        """Prepare a subscription to be restored under the same name."""
 
     def finish(self, error: ConnectionLost) -> None:
-        """Know that there will be no other connection."""
+        """Handle that there will be no further connection."""
 
     def _on_connected(self) -> None:
         self.send(handshake.hello(self._settings, self.spec))
@@ -137,9 +136,9 @@ class Session(HubConnection):
         self._pending_attachments.fail_all("the connection was lost")
         if not self.welcome.done():
             self.welcome.set_exception(error)
-            self.welcome.exception()  # there may be nobody left to ask
+            self.welcome.exception()  # marks the exception as retrieved
 
-    # Our requests.
+    # Requests.
 
     def call(
         self,
@@ -147,24 +146,24 @@ class Session(HubConnection):
         body: object,
         timeout: float | None,
         attachments: Sequence[Attachable] = (),
-        extras: RequestOptions | None = None,
+        options: RequestOptions | None = None,
     ) -> PendingRequest:
-        """Call a method; NotExecuted if that cannot be said."""
-        name, spelling, is_callback = parse_target(method)
+        """Send a call; NotExecuted if the protocol cannot encode it."""
+        method_name, spelling, is_callback = parse_target(method)
         now = self._loop.time()
         if timeout is None:
             timeout, wait = self._sent_timeout, self._default_wait
         else:
             wait = self._local_wait(timeout)
         contents = self._load_attachments(attachments) if attachments else ()
-        pending = self._requests.open(wait, now, extras)
+        pending = self._requests.open(wait, now, options)
         pending.method, pending.timeout = method, timeout
         try:
             names = self._new_attachment_names(contents) if contents else ()
             payload = NULL if body is None else Value(body)
-            word = Call(
+            message = Call(
                 pending.id,
-                name,
+                method_name,
                 payload,
                 spelling,
                 names,
@@ -172,12 +171,12 @@ class Session(HubConnection):
                 timeout,
                 traceparent=tracing.current_traceparent(),
             )
-            if extras is not None:
-                word = extras.apply_to(word)
+            if options is not None:
+                message = options.apply_to(message)
             try:
-                self._conversation.send(word, now)
+                self._conversation.send(message, now)
             except LocalProtocolError as exc:
-                self._send_converted(word, exc)
+                self._send_converted(message, exc)
             if contents:
                 self._send_attachments(names, contents)
             self._schedule_flush()
@@ -187,20 +186,20 @@ class Session(HubConnection):
         return pending
 
     def request(
-        self, make: Callable[[str, tuple[str, ...]], HubMessage], wait: float, attachments: Sequence[Attachable] = ()
+        self, factory: Callable[[str, tuple[str, ...]], HubMessage], wait: float, attachments: Sequence[Attachable] = ()
     ) -> PendingRequest:
-        """Make any other request: `make` gets its id and the names of its attachments."""
+        """Send any other request; `factory` gets its id and the names of its attachments."""
         contents = self._load_attachments(attachments) if attachments else ()
         now = self._loop.time()
         pending = self._requests.open(wait, now)
         pending.timeout = wait
         try:
             names = self._new_attachment_names(contents)
-            word = make(pending.id, names)
+            message = factory(pending.id, names)
             try:
-                self._conversation.send(word, now)
+                self._conversation.send(message, now)
             except LocalProtocolError as exc:
-                self._send_converted(word, exc)
+                self._send_converted(message, exc)
             self._send_attachments(names, contents)
             self._schedule_flush()
         except BaseException:
@@ -208,32 +207,36 @@ class Session(HubConnection):
             raise
         return pending
 
-    def notify(self, make: Callable[[tuple[str, ...]], HubMessage], attachments: Sequence[Attachable] = ()) -> None:
-        """Say what gets no answer; `make` gets the names of its attachments. NotExecuted if that cannot be said."""
+    def notify(self, factory: Callable[[tuple[str, ...]], HubMessage], attachments: Sequence[Attachable] = ()) -> None:
+        """Send a message without a response; NotExecuted if it cannot be sent. `factory` gets attachment names."""
         contents = self._load_attachments(attachments) if attachments else ()
         names = self._new_attachment_names(contents)
-        word = make(names)
+        message = factory(names)
         try:
-            self._conversation.send(word, self._loop.time())
+            self._conversation.send(message, self._loop.time())
         except LocalProtocolError as exc:
-            self._send_converted(word, exc)
+            self._send_converted(message, exc)
         self._send_attachments(names, contents)
         self._schedule_flush()
 
-    def respond(self, word: HubMessage) -> None:
-        """Say an answer, or an attachment of one; LocalProtocolError if that cannot be said."""
+    def respond(self, message: HubMessage) -> None:
+        """Send a response, or an attachment of one; LocalProtocolError if the protocol cannot encode it."""
         if self.ended.done():
             return
-        if type(word) is Attachment:
-            word = self._load_attachment(word)
-        self._conversation.send(word, self._loop.time())
+        if type(message) is Attachment:
+            message = self._load_attachment(message)
+        self._conversation.send(message, self._loop.time())
         self._schedule_flush()
 
-    def _load_attachment(self, word: Attachment) -> Attachment:
-        return Attachment(word.name, load_content(word.data), word.error) if isinstance(word.data, bytes) else word
+    def _load_attachment(self, message: Attachment) -> Attachment:
+        return (
+            Attachment(message.name, load_content(message.data), message.error)
+            if isinstance(message.data, bytes)
+            else message
+        )
 
     def abandon(self, pending: PendingRequest) -> None:
-        """Nobody waits for an answer any more."""
+        """Cancel a request at the hub, because its response is no longer needed."""
         if self._requests.close(pending.id) is not None:
             self._send_cancel(pending)
 
@@ -243,25 +246,25 @@ class Session(HubConnection):
 
     def _timeout_text(self, pending: PendingRequest) -> str:
         seconds = self._settings.timeout if pending.timeout is None else pending.timeout
-        # Rounded, as a request that waited for a connection has a little less than was given.
-        return f"{pending.method or 'the hub'} did not answer within {round(seconds, 3):g} s"
+        # Rounded, because the wait for a connection takes a little of the timeout.
+        return f"no response from {pending.method or 'the hub'} within {round(seconds, 3):g} s"
 
     def _send_cancel(self, pending: PendingRequest) -> None:
-        with suppress(LocalProtocolError):  # the hub may have said goodbye
+        with suppress(LocalProtocolError):  # the conversation may be closed
             self.send(Cancel(pending.id))
 
     def _local_wait(self, timeout: float) -> float:
-        """Return how long we wait ourselves: where the hub knows the timeout, long enough to hear its word about it."""
+        """Return the local timeout: longer than that of the hub, if it has one, to receive the hub's own error."""
         if timeout <= 0:
             raise ValueError(BAD_TIMEOUT)
         return timeout + min(1.0, 0.05 + timeout / 10) if self._sends_timeouts else timeout
 
-    def _send_converted(self, word: HubMessage, error: LocalProtocolError) -> None:
-        """Try again with plain values: dates, dataclasses and their like are taken apart only where they occur."""
-        body = getattr(word, "body", None)
+    def _send_converted(self, message: HubMessage, error: LocalProtocolError) -> None:
+        """Retry with builtin types: dates, dataclasses and so on are converted only if encoding fails."""
+        body = getattr(message, "body", None)
         if isinstance(error, Unrepresentable) and isinstance(body, Value):
             try:
-                self._conversation.send(msgspec.structs.replace(word, body=to_body(body.native)), self._loop.time())
+                self._conversation.send(msgspec.structs.replace(message, body=to_body(body.native)), self._loop.time())
             except (Unsendable, LocalProtocolError):
                 pass
             else:
@@ -271,16 +274,16 @@ class Session(HubConnection):
     def _load_attachments(self, attachments: Sequence[Attachable]) -> Sequence[bytes | Blob]:
         limits = self._settings.limits
         if len(attachments) > limits.max_attachments:
-            raise NotExecuted(Reason.TOO_LARGE, f"{len(attachments)} attachments of at most {limits.max_attachments}")
-        contents = [load_content(each) for each in attachments]
+            raise NotExecuted(
+                Reason.TOO_LARGE, f"{len(attachments)} attachments; the limit is {limits.max_attachments}"
+            )
+        contents = [load_content(attachment) for attachment in attachments]
         if (
             Attachment in self.spec.sendable_messages
             and (self.spec.supports_challenge or self.is_resumable)
             and sum(map(len, contents)) * 4 // 3 > limits.max_text
         ):
-            text = (
-                f"attachments are a part of the message in {self.spec.name}, which has at most {limits.max_text} bytes"
-            )
+            text = f"in {self.spec.name}, attachments count towards the message limit of {limits.max_text} bytes"
             raise NotExecuted(Reason.TOO_LARGE, f"{text}: use umq for larger ones")
         return contents
 
@@ -291,104 +294,105 @@ class Session(HubConnection):
         for name, data in zip(names, contents, strict=True):
             self._conversation.send(Attachment(name, data), self._loop.time())
 
-    # What the hub says.
+    # Messages of the hub.
 
     def received(self, packet: Packet) -> None:
-        """Let what the hub says be heard."""
-        for word in self._receive(packet, self._loop.time()):
-            # Most are answers in one piece, and nobody wants more of them than that.
-            if type(word) is Result and not word.stream and not word.attachments:
-                pending = self._requests.close(word.id)
+        """Decode and handle a packet."""
+        for message in self._receive(packet, self._loop.time()):
+            # Fast path: most messages are results without streams and attachments.
+            if type(message) is Result and not message.stream and not message.attachments:
+                pending = self._requests.close(message.id)
                 if pending is not None and not pending.future.done():
-                    pending.future.set_result(word)
-            elif type(word) is Call and not word.callback:
-                self.on_call(word)
+                    pending.future.set_result(message)
+            elif type(message) is Call and not message.callback:
+                self.on_call(message)
             else:
-                self._handle_message(word)
+                self._handle_message(message)
         if not self._is_flush_scheduled:
             self._is_flush_scheduled = True
             self._loop.call_soon(self._flush)
 
-    def _handle_message(self, word: HubMessage) -> None:
-        handler = self.HANDLERS.get(type(word))
+    def _handle_message(self, message: HubMessage) -> None:
+        handler = self.HANDLERS.get(type(message))
         if handler is None:
-            self._listener.message_received(self, word)
+            self._listener.message_received(self, message)
         else:
-            handler(self, word)
+            handler(self, message)
 
     def expect(self, names: Sequence[str]) -> Attachments:
-        """Return the place for the attachments of a word that was heard."""
+        """Return a place for the attachments of a received message."""
         return self._pending_attachments.expect(names)
 
-    def _on_result(self, word: Result) -> None:
-        pending = self._requests.close(word.id)
+    def _on_result(self, message: Result) -> None:
+        pending = self._requests.close(message.id)
         if pending is None or pending.future.done():
             return
-        if word.attachments and pending.options is not None and pending.options.wants_attachments:
-            pending.attachments = self._pending_attachments.expect(word.attachments)
-        pending.future.set_result(word)
+        if message.attachments and pending.options is not None and pending.options.wants_attachments:
+            pending.attachments = self._pending_attachments.expect(message.attachments)
+        pending.future.set_result(message)
 
-    def _on_part(self, word: Result) -> None:
-        if not word.stream:
-            self._on_result(word)
+    def _on_part(self, message: Result) -> None:
+        if not message.stream:
+            self._on_result(message)
             return
-        pending = self._requests.get(word.id)
+        pending = self._requests.get(message.id)
         if pending is None or pending.options is None or pending.options.parts is None:
             return
         parts = pending.options.parts
-        if word.body is not None:
+        if message.body is not None:
             if len(parts.queue) >= parts.max_waiting:
                 self.abandon(pending)
                 fail_request(
-                    pending, Cancelled(f"{parts.max_waiting} parts of the answer waited to be taken: it was cancelled")
+                    pending,
+                    Cancelled(f"cancelled by the client: {parts.max_waiting} parts of the result wait for the reader"),
                 )
                 return
-            parts.queue.append(word)
+            parts.queue.append(message)
             parts.arrived.set()
-        if word.last:
-            self._on_result(word)
+        if message.last:
+            self._on_result(message)
 
-    def _on_description(self, word: Description) -> None:
-        self._on_result(Result(word.id, Value(word)))
+    def _on_description(self, message: Description) -> None:
+        self._on_result(Result(message.id, Value(message)))
 
-    def _on_failure(self, word: Failure) -> None:
-        pending = self._requests.close(word.id)
+    def _on_failure(self, message: Failure) -> None:
+        pending = self._requests.close(message.id)
         if pending is None:
             return
-        if word.reason is Reason.TIMEOUT and word.text in {"", Reason.TIMEOUT.value}:
-            word = msgspec.structs.replace(word, text=self._timeout_text(pending))
-        fail_request(pending, error_from_failure(word))
+        if message.reason is Reason.TIMEOUT and message.text in {"", Reason.TIMEOUT.value}:
+            message = msgspec.structs.replace(message, text=self._timeout_text(pending))
+        fail_request(pending, error_from_failure(message))
 
-    def _on_progress(self, word: Progress) -> None:
-        pending = self._requests.get(word.id)
+    def _on_progress(self, message: Progress) -> None:
+        pending = self._requests.get(message.id)
         if pending is None or pending.options is None or pending.options.progress is None:
             return
         try:
-            pending.options.progress(word)
-        except Exception:  # noqa: BLE001  the user's own function must not end the connection
-            _log.exception("a function that was to hear of progress failed")
+            pending.options.progress(message)
+        except Exception:  # noqa: BLE001  a user's function must not end the connection
+            _log.exception("a progress callback raised an exception")
 
-    def _on_attachment(self, word: Attachment) -> None:
-        if not self._pending_attachments.put(word):
-            self._listener.message_received(self, word)
+    def _on_attachment(self, message: Attachment) -> None:
+        if not self._pending_attachments.put(message):
+            self._listener.message_received(self, message)
 
-    def _on_welcome(self, word: Welcome) -> None:
+    def _on_welcome(self, message: Welcome) -> None:
         if not self.welcome.done():
-            self.welcome.set_result(word)
+            self.welcome.set_result(message)
 
-    def _on_challenge(self, word: Challenge) -> None:
+    def _on_challenge(self, message: Challenge) -> None:
         try:
-            self.send(handshake.proof(self._settings, word))
+            self.send(handshake.proof(self._settings, message))
         except ConnectionLost as error:
             self._close_reason = error
             self.close(str(error))
 
-    def _on_goodbye(self, word: Goodbye) -> None:
+    def _on_goodbye(self, message: Goodbye) -> None:
         if self._close_reason is None:
-            if word.denied:
-                self._close_reason = Refused(word.text or "the hub refuses our credentials")
+            if message.denied:
+                self._close_reason = Refused(message.text or "the hub rejects the credentials")
             else:
-                self._close_reason = ConnectionLost(word.text or "the hub said goodbye")
+                self._close_reason = ConnectionLost(message.text or "the hub closed the connection")
 
     HANDLERS: ClassVar[Mapping[type[HubMessage], Callable[[Any, Any], None]]] = {
         Result: _on_part,
@@ -403,6 +407,6 @@ class Session(HubConnection):
 
 
 def fail_request(pending: PendingRequest, error: Exception) -> None:
-    """Let whoever waits for an answer know that none will come."""
+    """Raise an exception in the task that waits for a response."""
     if not pending.future.done():
         pending.future.set_exception(error)

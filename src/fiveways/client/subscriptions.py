@@ -1,4 +1,4 @@
-"""What we have subscribed to."""
+"""Subscriptions of a client of a hub."""
 
 import asyncio
 import logging
@@ -16,8 +16,7 @@ from fiveways.app.events import Event
 from fiveways.client.restore_requests import Requester, RestoreRequest
 from fiveways.client.session import Session
 from fiveways.errors import CallError, ConnectionLost, Unrepresentable
-from fiveways.model import messages as words
-from fiveways.model import topics
+from fiveways.model import messages, topics
 from fiveways.model.topics import Pattern
 
 _log = logging.getLogger("fiveways.client")
@@ -25,44 +24,44 @@ _log = logging.getLogger("fiveways.client")
 
 @dataclass(frozen=True, slots=True)
 class SubscribeOptions:
-    """What somebody subscribes to, and how it is to be served."""
+    """Topic and options of a subscription."""
 
     topic: str
     pattern: Pattern
     when_full: str = ""
     envelope: bool | None = None
-    """None where the protocol decides: an envelope tells the topic, where updates do not."""
+    """None lets the protocol decide: patterns need an envelope where events do not carry their topic."""
     max_waiting: int = 1000
 
 
 class SubscriptionQueue:
-    """What one subscription has brought and nobody has taken yet; at its bound the oldest is dropped, and counted."""
+    """Events of one subscription that wait for the reader. When it is full, the oldest is dropped and counted."""
 
-    def __init__(self, name: str, wish: SubscribeOptions) -> None:
+    def __init__(self, name: str, options: SubscribeOptions) -> None:
         self.name = name
-        self.options = wish
+        self.options = options
         self.is_open = False
-        """The hub has granted it; so it is asked for again on a new connection."""
+        """Whether the hub confirmed it, and a new connection must restore it."""
         self.restored = 0
         self.is_over = False
         self._error: Exception | None = None
-        self._queue: deque[tuple[words.Event, Attachments | None]] = deque()
+        self._queue: deque[tuple[messages.Event, Attachments | None]] = deque()
         self._missed = 0
         self._arrived = asyncio.Event()
 
-    def make_request(self, session: Session, call_id: str) -> words.Subscribe:
-        """Return the word that asks for it."""
-        wish = self.options
+    def make_request(self, session: Session, call_id: str) -> messages.Subscribe:
+        """Return the request that subscribes."""
+        options = self.options
         if self.is_open:
             session.forget_subscription(self.name)
-        envelope = wish.envelope
+        envelope = options.envelope
         if envelope is None:
-            # Updates tell their topic in lrpm; elsewhere an envelope must, where it could be one of many.
-            envelope = wish.pattern.is_wildcard and not session.spec.supports_challenge
-        return words.Subscribe(call_id, wish.pattern, self.name, envelope, wish.when_full)
+            # Events carry their topic in lrpm; elsewhere a pattern needs an envelope for that.
+            envelope = options.pattern.is_wildcard and not session.spec.supports_challenge
+        return messages.Subscribe(call_id, options.pattern, self.name, envelope, options.when_full)
 
-    def put(self, session: Session, event: words.Event) -> None:
-        """Let an event wait."""
+    def put(self, session: Session, event: messages.Event) -> None:
+        """Queue an event."""
         attachments = session.expect(event.attachments) if event.attachments else None
         if len(self._queue) >= self.options.max_waiting:
             oldest, _ = self._queue.popleft()
@@ -71,14 +70,14 @@ class SubscriptionQueue:
         self._arrived.set()
 
     def end(self, error: Exception | None = None) -> None:
-        """Nothing more comes; what waits can still be taken."""
+        """End the subscription; queued events can still be read."""
         if not self.is_over:
             self.is_over = True
             self._error = error
             self._arrived.set()
 
     async def wait_next(self) -> Event | None:
-        """Return the next event, None at the end; the exception that ended it, if one did."""
+        """Return the next event, or None at the end; raise the exception that ended the subscription."""
         while True:
             if self._queue:
                 event = self._to_event(*self._queue.popleft())
@@ -92,10 +91,10 @@ class SubscriptionQueue:
                 self._arrived.clear()
                 await self._arrived.wait()
 
-    def take_waiting(self, most: int) -> list[Event]:
-        """Return what waits already, `most` at most."""
+    def take_waiting(self, limit: int) -> list[Event]:
+        """Return queued events, `limit` at most, without waiting."""
         taken: list[Event] = []
-        while self._queue and len(taken) < most:
+        while self._queue and len(taken) < limit:
             event = self._to_event(*self._queue.popleft())
             if event is not None:
                 taken.append(event)
@@ -103,123 +102,131 @@ class SubscriptionQueue:
 
     @property
     def is_empty(self) -> bool:
-        """Whether nothing waits."""
+        """Whether no event is queued."""
         return not self._queue
 
-    def _to_event(self, word: words.Event, attachments: Attachments | None) -> Event | None:
-        missed, self._missed = self._missed + word.missed, 0
-        topic = topics.spell(word.topic, topics.UMQ) if word.topic else self.options.topic
+    def _to_event(self, message: messages.Event, attachments: Attachments | None) -> Event | None:
+        missed, self._missed = self._missed + message.missed, 0
+        topic = topics.spell(message.topic, topics.UMQ) if message.topic else self.options.topic
         try:
-            data = word.body.value()
+            data = message.body.value()
         except Unrepresentable as exc:
-            _log.warning("an event on %s cannot be read and is left out: %s", topic, exc)
+            _log.warning("skipped an event that cannot be decoded topic=%s error=%s", topic, exc)
             self._missed = missed + 1
             return None
         return Event(topic, data, missed) if attachments is None else Event(topic, data, missed, attachments)
 
 
 class Subscriptions:
-    """All feeds of one client."""
+    """All subscriptions of one client."""
 
-    def __init__(self, asker: Requester) -> None:
-        self._requester = asker
+    def __init__(self, requester: Requester) -> None:
+        self._requester = requester
         self._queues: dict[str, SubscriptionQueue] = {}
         self._names = count(1)
 
-    def create(self, wish: SubscribeOptions) -> SubscriptionQueue:
-        """Make a feed that is not open yet."""
-        return SubscriptionQueue(self.new_name(), wish)
+    def create(self, options: SubscribeOptions) -> SubscriptionQueue:
+        """Create a queue for a subscription that is not open."""
+        return SubscriptionQueue(self.new_name(), options)
 
     def new_name(self) -> str:
-        """Return a name for one more."""
+        """Return a unique name for a subscription."""
         return str(next(self._names))
 
-    async def open(self, feed: SubscriptionQueue) -> None:
-        """Ask the hub for it; CallError if that is refused."""
-        self._queues[feed.name] = feed  # before it is granted, as the first event comes right behind the grant
+    async def open(self, queue: SubscriptionQueue) -> None:
+        """Subscribe at the hub; CallError if it refuses."""
+        self._queues[queue.name] = (
+            queue  # before the request, because the first event may follow the response immediately
+        )
         try:
-            await self._requester.request_idempotent(feed.make_request)
+            await self._requester.request_idempotent(queue.make_request)
         except BaseException:
-            self._queues.pop(feed.name, None)
+            self._queues.pop(queue.name, None)
             raise
-        feed.is_open = True
+        queue.is_open = True
 
-    def close(self, feed: SubscriptionQueue) -> None:
-        """Tell the hub that nobody wants it any more."""
-        feed.end()
-        if self._queues.pop(feed.name, None) is not None and feed.is_open:
-            self._requester.send_if_connected(words.Unsubscribe(None, feed.name))
+    def close(self, queue: SubscriptionQueue) -> None:
+        """Unsubscribe at the hub."""
+        queue.end()
+        if self._queues.pop(queue.name, None) is not None and queue.is_open:
+            self._requester.send_if_connected(messages.Unsubscribe(None, queue.name))
 
-    def handle_message(self, session: Session, word: words.Event | words.TopicClosed) -> None:
-        """Take what the hub says about a subscription."""
-        feed = self._queues.get(word.subscription)
-        if feed is None:
+    def handle_message(self, session: Session, message: messages.Event | messages.TopicClosed) -> None:
+        """Queue an event, or end a subscription whose topic was closed."""
+        queue = self._queues.get(message.subscription)
+        if queue is None:
             return
-        if isinstance(word, words.Event):
-            feed.put(session, word)
+        if isinstance(message, messages.Event):
+            queue.put(session, message)
         else:
-            del self._queues[feed.name]
-            feed.end()
+            del self._queues[queue.name]
+            queue.end()
 
     def restore_requests(self) -> list[RestoreRequest]:
-        """Return what a new session must be asked for."""
+        """Return the requests that restore open subscriptions in a new session."""
         return [
-            RestoreRequest(f"subscription {feed.options.topic}", feed.make_request, partial(self._restored, feed))
-            for feed in self._queues.values()
-            if feed.is_open
+            RestoreRequest(f"subscription {queue.options.topic}", queue.make_request, partial(self._restored, queue))
+            for queue in self._queues.values()
+            if queue.is_open
         ]
 
     def __len__(self) -> int:
         return len(self._queues)
 
     def open_names(self) -> list[str]:
-        """Return what the hub knows those by that it has granted."""
-        return [feed.name for feed in self._queues.values() if feed.is_open]
+        """Return the names of subscriptions that the hub confirmed."""
+        return [queue.name for queue in self._queues.values() if queue.is_open]
 
-    def _restored(self, feed: SubscriptionQueue, refusal: CallError | None) -> None:
+    def _restored(self, queue: SubscriptionQueue, refusal: CallError | None) -> None:
         if refusal is None:
-            feed.restored += 1
+            queue.restored += 1
         else:
-            self._queues.pop(feed.name, None)
-            feed.end(refusal)
+            self._queues.pop(queue.name, None)
+            queue.end(refusal)
 
     def end(self, error: ConnectionLost | None) -> None:
-        """Let all end: the connection will not come back."""
-        for feed in self._queues.values():
-            feed.end(error)
+        """End all subscriptions, because there will be no new connection."""
+        for queue in self._queues.values():
+            queue.end(error)
         self._queues.clear()
 
 
 class Subscription:
-    """Events of one topic, or of all that fit a pattern.
+    """Events of a topic or a pattern: `async with peer.subscribe("sensors.*") as events:`, then `async for`.
 
-    `async with peer.subscribe("sensors.*.temperature") as events:` and `async for event in events:`. It goes on over a
-    lost connection; what was published meanwhile is missed. It ends when the topic is closed.
+    It is restored after a reconnect; events that were published in between are missed. It ends when the topic is
+    closed. Events are read by one task at a time.
     """
 
-    def __init__(self, feeds: Subscriptions, feed: SubscriptionQueue) -> None:
-        self._subscriptions = feeds
-        self._queue = feed
+    def __init__(self, subscriptions: Subscriptions, queue: SubscriptionQueue) -> None:
+        self._subscriptions = subscriptions
+        self._queue = queue
         self._open_lock: asyncio.Lock = asyncio.Lock()
-        # Who forgets it, by leaving a bare `async for`, has unsubscribed too.
+        # A subscription that is garbage collected, after an `async for` without a block, unsubscribes.
         loop = asyncio.get_running_loop()
-        self._finalizer = weakref.finalize(self, _unsubscribe_forgotten, loop, feeds, feed)
+        self._finalizer = weakref.finalize(self, _unsubscribe_forgotten, loop, subscriptions, queue)
         self._finalizer.atexit = False
 
     @property
     def restored(self) -> int:
-        """How often it was asked for again on a new connection; events may be missing each time."""
+        """Number of times that it was restored on a new connection; events may be missing each time."""
         return self._queue.restored
 
     async def open(self) -> "Subscription":
-        """Ask the hub for it, unless that was done before; CallError if it is refused."""
+        """Subscribe, unless it is open already. `async with` and `await` do this.
+
+        Raises:
+            NotExecuted: the hub refuses, or there is no connection in time.
+            CallError: the response did not arrive.
+            ConnectionLost: the connection is closed for good.
+        """
         async with self._open_lock:
             if not (self._queue.is_open or self._queue.is_over):
                 await self._subscriptions.open(self._queue)
         return self
 
     async def close(self) -> None:
-        """Unsubscribe; what waits can still be read."""
+        """Unsubscribe; queued events can still be read."""
         self._finalizer.detach()
         self._subscriptions.close(self._queue)
 
@@ -235,13 +242,18 @@ class Subscription:
 
     @property
     def is_over(self) -> bool:
-        """Whether no event waits, and none will come."""
+        """Whether the subscription has ended and all events were read."""
         return self._queue.is_over and self._queue.is_empty
 
-    async def next_batch(self, most: int = 100) -> list[Event]:
-        """Wait for an event, and return it with those that are there already; nothing at the end."""
+    async def next_batch(self, limit: int = 100) -> list[Event]:
+        """Wait for an event; return it with those that are queued, `limit` at most. The list is empty at the end.
+
+        Raises:
+            ConnectionLost: the connection is closed for good.
+            CallError: the hub refused to restore the subscription.
+        """
         first = await self._queue.wait_next()
-        return [] if first is None else [first, *self._queue.take_waiting(most - 1)]
+        return [] if first is None else [first, *self._queue.take_waiting(limit - 1)]
 
     def __aiter__(self) -> "Subscription":
         return self
@@ -255,7 +267,9 @@ class Subscription:
         return event
 
 
-def _unsubscribe_forgotten(loop: asyncio.AbstractEventLoop, feeds: Subscriptions, feed: SubscriptionQueue) -> None:
-    # From whatever thread the last reference was dropped in; and the loop may be over.
+def _unsubscribe_forgotten(
+    loop: asyncio.AbstractEventLoop, subscriptions: Subscriptions, queue: SubscriptionQueue
+) -> None:
+    # The finalizer runs in any thread, and possibly after the loop was closed.
     with suppress(RuntimeError):
-        loop.call_soon_threadsafe(feeds.close, feed)
+        loop.call_soon_threadsafe(subscriptions.close, queue)

@@ -1,7 +1,7 @@
-"""The blocking face of the client, for scripts and notebooks: the same verbs, without `await`.
+"""The blocking client, for scripts and notebooks: the methods of `Peer` without `await`.
 
-The connection lives in an event loop of its own, in a thread of its own. Every verb waits there, so that a running loop
-in the caller's thread, as in a notebook, does not matter; and an interrupt ends the wait, not the connection.
+The connection runs in the event loop of a separate thread. The caller's thread may have a running loop of its own, as
+in a notebook. A `KeyboardInterrupt` cancels one wait, not the connection.
 """
 
 import weakref
@@ -28,50 +28,51 @@ T = TypeVar("T")
 
 
 class SyncPeer:
-    """One connection to a hub, opened by `connect_sync`; the verbs are those of `Peer`, and raise the same errors.
+    """A blocking client of one hub, opened by `connect_sync`.
 
-    It may be used from several threads. Functions that it serves run in threads of their own, or, if they are async, in
-    the connection's loop.
+    Its methods are those of `Peer`, with the same arguments and exceptions. In addition, all raise `RuntimeError` if an
+    async function that this client serves calls them: it would block its own event loop. A client may be shared by
+    threads. Functions that it serves run in threads; async functions run in the event loop of the connection.
     """
 
-    def __init__(self, connecting: Callable[[], Connector]) -> None:
+    def __init__(self, connector_factory: Callable[[], Connector]) -> None:
         """Connect; Refused or ConnectionLost if that fails."""
         self._loop_thread = loop = LoopThread()
         try:
-            self._peer = peer = loop.run(_connect(connecting))
+            self._peer = peer = loop.run(_connect(connector_factory))
         except BaseException:
             loop.stop(_close_nothing)
             raise
-        # A notebook forgets a peer by making another one in its place.
+        # In a notebook, a peer is garbage collected when its variable is assigned again.
         self._finalizer = weakref.finalize(self, loop.stop, peer.close)
         self.vars = SyncVars(loop, peer)
-        """Our variables at the hub, and the hub's for us."""
+        """Session variables: those of this client at the hub, and those that the hub set."""
 
     def __repr__(self) -> str:
         return f"<SyncPeer {self.url} {self.state.value}>"
 
     @property
     def url(self) -> str:
-        """Where it is connected to."""
+        """URL of the hub, as it was passed to `connect_sync`."""
         return self._peer.url
 
     @property
     def protocol(self) -> str:
-        """What it speaks."""
+        """Protocol of the connection: umq, umq36, lrpm-json, lrpm-cbor or nq."""
         return self._peer.protocol
 
     @property
     def session(self) -> str:
-        """What the hub calls this connection; another name after a reconnect."""
+        """Name of the session at the hub. It changes after a reconnect, except when an NQ session is resumed."""
         return self._peer.session
 
     @property
     def state(self) -> ConnectionState:
-        """How the connection is."""
+        """Current state of the connection."""
         return self._peer.state
 
     def states(self) -> Iterator[ConnectionStatus]:
-        """Follow the connection, the present state first."""
+        """Yield the current state of the connection, then each change."""
         return self._loop_thread.iterate(self._peer.states())
 
     @overload
@@ -113,7 +114,11 @@ class SyncPeer:
         idempotent: bool = False,
         verbose: bool | str = False,
     ) -> Any:
-        """Call a method and return its value, as `type` if that is given: `peer.call("math.add", [2, 3])`."""
+        """Call a method and return its result: `peer.call("math.add", [2, 3])`. See `Peer.call`.
+
+        Raises:
+            BadValue: the result does not fit `type`.
+        """
         value = self._loop_thread.run(
             self._peer.call(
                 method,
@@ -138,7 +143,7 @@ class SyncPeer:
         idempotent: bool = False,
         verbose: bool | str = False,
     ) -> Reply:
-        """Call a method and return its value with its attachments."""
+        """Call a method and return its result with its attachments. See `Peer.call_reply`."""
         return self._loop_thread.run(
             self._peer.call_reply(
                 method,
@@ -161,14 +166,14 @@ class SyncPeer:
         verbose: bool | str = False,
         max_waiting: int = MAX_WAITING,
     ) -> SyncPendingCall:
-        """Begin a call and go on: `call = peer.begin("report.build")`, then `for note in call.progress():`."""
+        """Start a call without waiting: `call = peer.begin("report.build")`, then `call.result()`. See `Peer.begin`."""
 
-        async def begun() -> PendingCall:
+        async def start() -> PendingCall:
             return self._peer.begin(
                 method, body, timeout=timeout, attachments=attachments, verbose=verbose, max_waiting=max_waiting
             )
 
-        return SyncPendingCall(self._loop_thread, self._loop_thread.run(begun()))
+        return SyncPendingCall(self._loop_thread, self._loop_thread.run(start()))
 
     def stream(
         self,
@@ -179,7 +184,10 @@ class SyncPeer:
         attachments: Sequence[Attachable] = (),
         max_waiting: int = 10_000,
     ) -> Iterator[Any]:
-        """Call a method and give the parts of its answer as they come: `for part in peer.stream("log.tail"):`."""
+        """Call a method and yield the parts of its result: `for part in peer.stream("log.tail"):`.
+
+        See `Peer.stream`.
+        """
         parts = self._peer.stream(method, body, timeout=timeout, attachments=attachments, max_waiting=max_waiting)
         return self._loop_thread.iterate(parts)
 
@@ -193,7 +201,7 @@ class SyncPeer:
         confirm: bool = True,
         timeout: float | None = None,
     ) -> None:
-        """Give `data` to all who subscribed: `peer.publish("sensors.roof.temperature", 21.5)`."""
+        """Publish an event on a topic: `peer.publish("sensors.roof.temperature", 21.5)`. See `Peer.publish`."""
         self._loop_thread.run(
             self._peer.publish(topic, data, retain=retain, attachments=attachments, confirm=confirm, timeout=timeout)
         )
@@ -201,66 +209,78 @@ class SyncPeer:
     def subscribe(
         self, pattern: str, *, when_full: str = "", envelope: bool | None = None, max_waiting: int = 1000
     ) -> SyncSubscription:
-        """Follow a topic, or all that fit: `with peer.subscribe("sensors.*.temperature") as events:`."""
+        """Subscribe to a topic or a pattern: `with peer.subscribe("sensors.*.temperature") as events:`.
+
+        It returns when the hub has confirmed the subscription. The arguments are those of `Peer.subscribe`.
+        """
         return SyncSubscription(
             self._loop_thread,
             lambda: self._peer.subscribe(pattern, when_full=when_full, envelope=envelope, max_waiting=max_waiting),
         )
 
     def close_topic(self, topic: str) -> None:
-        """End a topic for all who subscribed to it."""
+        """Close a topic: end all its subscriptions and delete its retained value."""
         self._loop_thread.run(self._peer.close_topic(topic))
 
     def register(
         self, method: str, function: Callable[..., object], *, doc: str | None = None, share: str = ""
     ) -> None:
-        """Offer a function to all: `peer.register("math.add", add)`."""
+        """Register a function as a method: `peer.register("math.add", add)`. See `Peer.register`."""
         self._loop_thread.run(self._peer.register(method, function, doc=doc, share=share))
 
     def unregister(self, method: str) -> None:
-        """Offer it no longer."""
+        """Remove the registration of a method; calls in progress continue."""
         self._loop_thread.run(self._peer.unregister(method))
 
     def serve(self, app: App) -> None:
-        """Offer all of an application; return when the hub has taken it. `wait_closed()` then keeps a script alive."""
+        """Serve an application; return when the hub has confirmed it. See `Peer.serve`.
+
+        A script that only serves stays alive with `peer.wait_closed()`.
+        """
         self._loop_thread.run(self._peer.serve(app))
 
     def callback(self, function: Callable[..., object]) -> str:
-        """Return a token by which somebody, in any protocol, can call the function once."""
+        """Return a token with which any peer, in any protocol, can call the function once. See `Peer.callback`."""
         return self._loop_thread.run(self._peer.callback(function))
 
     def discover(self, name: str = "") -> Listing:
-        """Ask what there is: all, what is below a route, or the documentation of a method."""
+        """List available methods: all, those below a route, or the documentation of one method."""
         return self._loop_thread.run(self._peer.discover(name))
 
     def push(self, queue: str, data: object = None) -> int:
-        """Put work into a queue; return how many pieces wait there now."""
+        """Push a job to a work queue; return the number of jobs that wait."""
         return self._loop_thread.run(self._peer.push(queue, data))
 
     def pull(self, queue: str, *, timeout: float | None = None) -> SyncJob:
-        """Wait for a piece of work: `with peer.pull("thumbnails") as job:`; CallTimeout if none comes in time."""
+        """Pull a job: `with peer.pull("thumbnails") as job:`. The job is done when the block ends.
+
+        Without a timeout the wait has no limit.
+
+        Raises:
+            CallTimeout: no job arrived within the timeout.
+        """
         return SyncJob(self._loop_thread, self._loop_thread.run(_pull(self._peer, queue, timeout)))
 
     def jobs(self, queue: str) -> Iterator[SyncJob]:
-        """Give one job of a queue after the other; a job is done when the loop asks for the next one."""
+        """Yield jobs of a work queue one by one; a job is done when the loop requests the next one."""
         while True:
             with self.pull(queue) as job:
                 yield job
 
     def pause(self) -> None:
-        """Stop all traffic until `resume()`; LocalProtocolError in protocols other than nq."""
+        """Close the link until `resume()`; LocalProtocolError in protocols other than nq. See `Peer.pause`."""
         self._loop_thread.run(_call_in_loop(self._peer.pause))
 
     def resume(self) -> None:
-        """Go on after `pause()`, and get what is due."""
+        """Open the link again after `pause()`; otherwise do nothing."""
         self._loop_thread.run(_call_in_loop(self._peer.resume))
 
     def close(self) -> None:
-        """Part from the hub, and end the thread."""
+        """Close the connection and end its thread."""
         self._finalizer()
 
     def wait_closed(self) -> ConnectionStatus:
-        """Wait until the connection is over for good, and return why."""
+        """Wait until the connection is closed for good, and return the last status with the reason."""
         return self._loop_thread.run(self._peer.wait_closed())
 
     def __enter__(self) -> Self:
@@ -270,11 +290,11 @@ class SyncPeer:
         self.close()
 
 
-async def _connect(connecting: Callable[[], Connector]) -> Peer:
-    return await connecting()
+async def _connect(connector_factory: Callable[[], Connector]) -> Peer:
+    return await connector_factory()
 
 
-async def _pull(peer: Peer, queue: str, timeout: float | None) -> Job:  # noqa: ASYNC109  it is passed on
+async def _pull(peer: Peer, queue: str, timeout: float | None) -> Job:  # noqa: ASYNC109  the hub client's own
     return await peer.pull(queue, timeout=timeout)
 
 
@@ -283,10 +303,10 @@ async def _call_in_loop(function: Callable[[], None]) -> None:
 
 
 async def _close_nothing() -> None:
-    """There is nothing to close."""
+    """Do nothing: there is no connection."""
 
 
-def connect_sync(  # noqa: PLR0913  as `connect`
+def connect_sync(  # noqa: PLR0913  the arguments of `connect`
     url: str,
     *,
     token: str = "",
@@ -303,13 +323,16 @@ def connect_sync(  # noqa: PLR0913  as `connect`
     show_errors: bool = False,
     name: str | None = None,
 ) -> SyncPeer:
-    """Open a connection for code that does not `await`: `with fiveways.connect_sync(url) as peer:`.
+    """Open a connection for code without `await`: `with fiveways.connect_sync(url) as peer:`.
 
-    The arguments, and what it raises, are those of `connect`.
+    Arguments and exceptions are those of `connect`, without `schema`: there is no blocking client for an MQTT broker.
+
+    Raises:
+        BadUrl: also if the URL is for an MQTT broker.
     """
     if is_mqtt(url):
-        raise BadUrl("a broker has no blocking client: `fiveways.connect` goes there")
-    connecting = connect(
+        raise BadUrl("there is no blocking client for an MQTT broker: use `fiveways.connect`")
+    connector = connect(
         url,
         token=token,
         identity=identity,
@@ -325,4 +348,4 @@ def connect_sync(  # noqa: PLR0913  as `connect`
         show_errors=show_errors,
         name=name,
     )
-    return SyncPeer(lambda: connecting)
+    return SyncPeer(lambda: connector)

@@ -1,4 +1,4 @@
-"""What the blocking client hands out: events, work, calls that go on, and variables, without `await`."""
+"""Objects of the blocking client: events, jobs, pending calls and variables, without `await`."""
 
 import asyncio
 from collections import deque
@@ -19,12 +19,12 @@ from fiveways.client.subscriptions import Subscription
 
 T = TypeVar("T")
 _FETCH_BATCH: Final = 100
-"""Events that are fetched together, if they are there."""
+"""Queued events to fetch at once."""
 
 
 @dataclass(frozen=True, slots=True)
 class SyncEvent:
-    """One publication."""
+    """One event."""
 
     topic: str
     data: Any
@@ -33,11 +33,11 @@ class SyncEvent:
     _loop_thread: LoopThread
 
     def decode(self, kind: type[T]) -> T:
-        """Return the data as a type of yours: `event.decode(Reading)`; BadValue if it does not fit."""
+        """Return the data converted to a type: `event.decode(Reading)`; BadValue if it does not fit."""
         return decode(self.data, kind)
 
     def attachments(self) -> list[bytes]:
-        """Return what came with it, when all of it is there; AttachmentError if it did not arrive whole."""
+        """Wait for all attachments of the event and return them; AttachmentError if one did not arrive."""
         return self._loop_thread.run(_read_attachments(self._event))
 
 
@@ -46,7 +46,10 @@ async def _read_attachments(source: Event | Job) -> list[bytes]:
 
 
 class SyncSubscription:
-    """Events of one topic or pattern: `with peer.subscribe("sensors.*") as events:` and `for event in events:`."""
+    """Events of a topic or a pattern: `with peer.subscribe("sensors.*") as events:`, then `for event in events:`.
+
+    See `Subscription`.
+    """
 
     def __init__(self, loop: LoopThread, subscribe: Callable[[], Subscription]) -> None:
         self._loop_thread = loop
@@ -55,11 +58,16 @@ class SyncSubscription:
 
     @property
     def restored(self) -> int:
-        """How often it was asked for again on a new connection; events may be missing each time."""
+        """Number of times that it was restored on a new connection; events may be missing each time."""
         return self._subscription.restored
 
     def next(self, timeout: float | None = None) -> SyncEvent | None:
-        """Return the next event; None if none came in time, or, as `is_over` tells, none will come."""
+        """Return the next event; None if none arrived within the timeout, or at the end (`is_over`).
+
+        Raises:
+            ConnectionLost: the connection is closed for good.
+            CallError: the hub refused to restore the subscription.
+        """
         if not self._fetched:
             self._loop_thread.run(self._fetch(timeout))
         if not self._fetched:
@@ -69,17 +77,17 @@ class SyncSubscription:
 
     @property
     def is_over(self) -> bool:
-        """Whether the topic was closed, or we have unsubscribed, and nothing waits."""
+        """Whether the subscription has ended and all events were read."""
         return not self._fetched and self._subscription.is_over
 
-    async def _fetch(self, timeout: float | None) -> None:  # noqa: ASYNC109  a user's own
-        # Put away here, not returned: an interrupt of whoever waits must not lose them.
+    async def _fetch(self, timeout: float | None) -> None:  # noqa: ASYNC109  the user's timeout
+        # Stored here, not returned: an interrupt of the waiting thread must not lose events.
         with suppress(TimeoutError):
             async with asyncio.timeout(timeout):
                 self._fetched.extend(await self._subscription.next_batch(_FETCH_BATCH))
 
     def close(self) -> None:
-        """Unsubscribe."""
+        """Unsubscribe; events that were fetched can still be read."""
         self._loop_thread.run(self._subscription.close())
 
     def __iter__(self) -> Iterator[SyncEvent]:
@@ -98,7 +106,10 @@ async def _open(subscribe: Callable[[], Subscription]) -> Subscription:
 
 
 class SyncJob:
-    """One piece of work: `with peer.pull("thumbnails") as job:`, and it is done when the block ends."""
+    """A job of a work queue: `with peer.pull("thumbnails") as job:`. It is done when the block ends.
+
+    An exception in the block fails the job, and the hub redelivers it.
+    """
 
     def __init__(self, loop: LoopThread, job: Job) -> None:
         self._loop_thread = loop
@@ -106,19 +117,19 @@ class SyncJob:
         self.data: Any = job.data
 
     def decode(self, kind: type[T]) -> T:
-        """Return the data as a type of yours: `job.decode(Photo)`; BadValue if it does not fit."""
+        """Return the data converted to a type: `job.decode(Photo)`; BadValue if it does not fit."""
         return decode(self.data, kind)
 
     def attachments(self) -> list[bytes]:
-        """Return what came with it."""
+        """Wait for all attachments of the job and return them; AttachmentError if one did not arrive."""
         return self._loop_thread.run(_read_attachments(self._job))
 
     def done(self, value: object = None) -> None:
-        """It is done."""
+        """Tell the hub that the job is done; ConnectionLost if it cannot be told and redelivers the job."""
         self._loop_thread.run(self._job.done(value))
 
     def fail(self, text: str = "") -> None:
-        """It could not be done: somebody else may try."""
+        """Tell the hub that the job failed: the hub redelivers it after a delay."""
         self._loop_thread.run(self._job.fail(text))
 
     def __enter__(self) -> Self:
@@ -131,7 +142,7 @@ class SyncJob:
 
 
 class SyncPendingCall:
-    """A call that goes on, from `peer.begin`: `call.result()` waits for its value, or raises as `peer.call` would."""
+    """A call in progress, from `peer.begin`."""
 
     def __init__(self, loop: LoopThread, call: PendingCall) -> None:
         self._loop_thread = loop
@@ -139,23 +150,23 @@ class SyncPendingCall:
 
     @property
     def is_over(self) -> bool:
-        """Whether it was answered, failed, or was cancelled."""
+        """Whether the call has a result, failed, or was cancelled."""
         return self._call.is_over
 
     def result(self) -> object:
-        """Wait for the result; an interrupt ends the wait, not the call."""
+        """Wait for the result, or raise as `peer.call` does. An interrupt ends the wait, not the call."""
         return self._loop_thread.run(self._call.result())
 
     def progress(self) -> Iterator[Note]:
-        """Follow it: `for note in call.progress():` ends with the call."""
+        """Yield notes of all kinds until the call ends: `for note in call.progress():`."""
         return self._loop_thread.iterate(self._call.progress())
 
     def notes(self, kinds: Iterable[str] = NOTE_KINDS) -> Iterator[Note]:
-        """Follow it by chosen kinds: `for note in call.notes({"warn", "debug"}):`; ValueError if there is no such."""
+        """Yield notes of these kinds until the call ends; ValueError if there is no such kind."""
         return self._loop_thread.iterate(self._call.notes(kinds))
 
     def cancel(self) -> None:
-        """Give it up."""
+        """Cancel the call."""
         self._loop_thread.run(_cancel(self._call))
 
 
@@ -164,7 +175,7 @@ async def _cancel(call: PendingCall) -> None:
 
 
 class SyncVars:
-    """Variables of our session, `peer.vars`."""
+    """Variables of a session, `peer.vars`. See `Vars`."""
 
     def __init__(self, loop: LoopThread, peer: Peer) -> None:
         self._loop_thread = loop
@@ -172,17 +183,17 @@ class SyncVars:
 
     @property
     def theirs(self) -> Mapping[str, object]:
-        """What the hub has set for us."""
+        """Read-only view of the variables that the hub set for this session."""
         return self._vars.theirs
 
     def set(self, name: str, value: object) -> None:
-        """Set one: `peer.vars.set("language", "cs")`."""
+        """Set a variable: `peer.vars.set("language", "cs")`."""
         self._loop_thread.run(self._vars.set(name, value))
 
     def unset(self, name: str) -> None:
-        """Take one back."""
+        """Delete a variable."""
         self._loop_thread.run(self._vars.unset(name))
 
     def get(self, name: str, *, peer: str = "") -> object:
-        """Read one of ours, or of another session."""
+        """Return a variable of this session, or of another one: `peer.vars.get("language", peer=session)`."""
         return self._loop_thread.run(self._vars.get(name, peer=peer))

@@ -1,4 +1,4 @@
-"""Client URLs: which protocol, over which transport, to which hub."""
+"""Client URLs: protocol, transport and address of a hub or broker."""
 
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass
@@ -10,23 +10,23 @@ from fiveways.transports.address import NO_TLS, connect_error
 from fiveways.transports.mqtt_broker import Broker
 
 DEFAULT_PORT: Final = 7500
-"""Where a hub listens unless it was told otherwise."""
+"""Default port of a hub."""
 
 _PORTS: Final = {"ws": DEFAULT_PORT, "wss": 443, "http": DEFAULT_PORT, "https": 443, "zmq": 7555}
 _WEBSOCKET_TRANSPORTS: Final = ("ws", "wss")
 
 
 class BadUrl(FivewaysError, ValueError):
-    """A URL that leads to no hub; the message is a sentence for whoever wrote it."""
+    """An invalid client URL; the message explains the problem to its author."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Scheme:
-    """One protocol, and where a hub serves it."""
+    """One protocol and its default endpoint at a hub."""
 
     path: str
     encodings: dict[str, tuple[str, str]]
-    """`?encoding=`: the protocol's name in the registry and its WebSocket subprotocol; the first is the default."""
+    """Values of `?encoding=`: the protocol's registry name and WebSocket subprotocol; the first is the default."""
     transports: tuple[str, ...] = _WEBSOCKET_TRANSPORTS
 
 
@@ -45,38 +45,38 @@ SCHEMES: Final = (
 
 @dataclass(frozen=True, slots=True)
 class Address:
-    """Where to connect, and what to speak there."""
+    """Address of a hub, with the protocol to speak there."""
 
     protocol: str
-    """The protocol's name in the registry."""
+    """Name of the protocol in the registry."""
     url: str
-    """What the transport opens."""
+    """URL for the transport."""
     subprotocol: str
     original_url: str
-    """As the user wrote it."""
+    """URL as the user wrote it."""
 
     @property
     def is_http(self) -> bool:
-        """Whether the hub is asked again and again, and has no link to us."""
+        """Whether the client polls the hub over HTTP."""
         return self.url.startswith("http")
 
     @property
     def is_zmq(self) -> bool:
-        """Whether the hub's ZeroMQ port is asked, to which nobody shows who it is."""
+        """Whether the URL is for the hub's ZeroMQ port, which has no authentication."""
         return self.url.startswith("zmq")
 
     def explain_error(self, error: BaseException) -> str:
-        """Return one sentence for a connection that could not be opened."""
+        """Return a sentence that explains a failed connection attempt."""
         parts = urlsplit(self.url)
         text = connect_error(error, parts.hostname or "", parts.port)
         if text.endswith(NO_TLS):
             return f"{text}; use {self.original_url.partition('://')[0].removesuffix('s')}://"
-        # An error of the system came before anybody saw the path.
+        # The path cannot be the cause of an operating system error.
         return text if getattr(error, "errno", None) else f"{text}{self.path_hint}"
 
     @property
     def path_hint(self) -> str:
-        """What may be wrong with it, if a hub is there and does not understand us; mostly nothing."""
+        """Hint for a handshake that failed because of an unusual path; empty for the default path."""
         if self.is_zmq:
             return ""
         name = self.protocol.partition("-")[0]
@@ -85,47 +85,47 @@ class Address:
 
 
 def parse(url: str) -> Address:
-    """Read a client URL, such as `umq+ws://localhost:7500` or `lrpm+wss://hub.example/lrpm?encoding=cbor`.
+    """Parse a client URL, such as `umq+ws://localhost:7500` or `lrpm+wss://hub.example/lrpm?encoding=cbor`.
 
     Raises:
-        BadUrl: nothing can be reached under it.
+        BadUrl: the URL is invalid, contains credentials, or belongs to an MQTT broker.
     """
     if is_mqtt(url):
-        raise BadUrl("the URL leads to a broker, not to a hub: `fiveways.connect` and `connect_mqtt` go there")
+        raise BadUrl("the URL is for an MQTT broker, not a hub: use `fiveways.connect` or `connect_mqtt`")
     try:
         parts = urlsplit(url)
         port = parts.port
     except ValueError as exc:
-        raise BadUrl(f"{url!r} is no URL: {exc}") from exc
+        raise BadUrl(f"{url!r} is not a valid URL: {exc}") from exc
     _check_no_secret(parts)
     scheme, transport = _parse_scheme(parts.scheme, url)
     if not parts.hostname:
-        raise BadUrl(f"{url!r} names no host; a URL looks like {parts.scheme}://localhost:{DEFAULT_PORT}")
+        raise BadUrl(f"{url!r} has no host; expected a URL such as {parts.scheme}://localhost:{DEFAULT_PORT}")
     protocol, subprotocol, query = _parse_encoding(scheme, parts.query)
     host = f"[{parts.hostname}]" if ":" in parts.hostname else parts.hostname
-    place = f"{host}:{_PORTS[transport] if port is None else port}"
+    authority = f"{host}:{_PORTS[transport] if port is None else port}"
     path = scheme.path if parts.path in {"", "/"} else parts.path
     if transport == "zmq":
         if parts.path not in {"", "/"} or query:
-            raise BadUrl(f"{url!r}: ZeroMQ has no paths; a URL looks like {parts.scheme}://{place}")
-        return Address(protocol, f"zmq://{place}", subprotocol, url)
-    return Address(protocol, urlunsplit((transport, place, path, query, "")), subprotocol, url)
+            raise BadUrl(f"{url!r}: ZeroMQ has no paths; expected a URL such as {parts.scheme}://{authority}")
+        return Address(protocol, f"zmq://{authority}", subprotocol, url)
+    return Address(protocol, urlunsplit((transport, authority, path, query, "")), subprotocol, url)
 
 
 def is_mqtt(url: str) -> bool:
-    """Say whether a URL leads to a broker."""
+    """Return whether a URL is for an MQTT broker."""
     return url.startswith("mqtt-rpc+")
 
 
 def parse_mqtt(url: str) -> tuple[Broker, str]:
-    """Read the URL of a broker, such as `mqtt-rpc+mqtt://localhost:1883/Greeter`; return it and the service.
+    """Parse a broker URL, such as `mqtt-rpc+mqtt://localhost:1883/Greeter`, into broker and service name.
 
     Raises:
-        BadUrl: nothing can be reached under it.
+        BadUrl: the URL is invalid, contains credentials, or has another scheme.
     """
     if not url.startswith(_BROKERS):
         written = url.partition("://")[0]
-        raise BadUrl(f"{written}:// is no way to a broker; use one of {', '.join(_BROKERS)}")
+        raise BadUrl(f"{written}:// is not a broker scheme; use one of {', '.join(_BROKERS)}")
     try:
         parts = urlsplit(url.removeprefix("mqtt-rpc+"))
         _check_no_secret(parts)
@@ -136,35 +136,35 @@ def parse_mqtt(url: str) -> tuple[Broker, str]:
 
 def _check_no_secret(parts: SplitResult) -> None:
     if parts.username is not None or parts.password is not None:
-        # Not shown: URLs get into logs, and so would the secret in this one.
-        raise BadUrl("a URL holds no names or secrets: give `token`, or `identity` and `secret`, beside it")
+        # The error omits the URL, because errors are logged and this URL contains a secret.
+        raise BadUrl("a URL must not contain credentials: pass `token`, or `identity` and `secret`, as arguments")
 
 
 def schemes_of(*protocols: str) -> list[str]:
-    """Return what goes before `://` for these protocols."""
+    """Return the URL schemes of these protocols, without `://`."""
     return [f"{protocol}+{transport}" for protocol in protocols for transport in _SCHEMES[protocol].transports]
 
 
-def _parse_scheme(written: str, url: str) -> tuple[_Scheme, str]:
-    protocol, _, transport = written.partition("+")
+def _parse_scheme(scheme: str, url: str) -> tuple[_Scheme, str]:
+    protocol, _, transport = scheme.partition("+")
     if protocol in _SCHEMES and transport in _SCHEMES[protocol].transports:
         return _SCHEMES[protocol], transport
     _, has_scheme, rest = url.partition("://")
     if not has_scheme:
         raise BadUrl(f"{url!r} has no scheme; {_suggest_urls(_SCHEMES, _PORTS, url)}")
     if protocol in _SCHEMES:
-        known = f" for {protocol}" if transport in _PORTS else ""
-        said = f"{transport} is no transport of this client{known}" if transport else f"{written}:// says no transport"
-        raise BadUrl(f"{said}; {_suggest_urls([protocol], _PORTS, rest)}")
-    if written in _PORTS:
-        raise BadUrl(f"{written}:// says no protocol; {_suggest_urls(_SCHEMES, [written], rest)}")
+        suffix = f" for {protocol}" if transport in _PORTS else ""
+        problem = f"{transport} is not a supported transport{suffix}" if transport else f"{scheme}:// has no transport"
+        raise BadUrl(f"{problem}; {_suggest_urls([protocol], _PORTS, rest)}")
+    if scheme in _PORTS:
+        raise BadUrl(f"{scheme}:// has no protocol; {_suggest_urls(_SCHEMES, [scheme], rest)}")
     if transport in _PORTS:
-        raise BadUrl(f"{protocol} is no protocol of this client; {_suggest_urls(_SCHEMES, [transport], rest)}")
-    raise BadUrl(f"{written}:// says neither protocol nor transport; {_suggest_urls(_SCHEMES, _PORTS, rest)}")
+        raise BadUrl(f"{protocol} is not a supported protocol; {_suggest_urls(_SCHEMES, [transport], rest)}")
+    raise BadUrl(f"{scheme}:// has neither protocol nor transport; {_suggest_urls(_SCHEMES, _PORTS, rest)}")
 
 
 def _suggest_urls(protocols: Iterable[str], transports: Collection[str], rest: str) -> str:
-    """Return the schemes that would do, and the URL with the first of them."""
+    """Return a hint with the schemes that are valid here, and the URL with the first of them."""
     schemes = [
         f"{protocol}+{transport}://"
         for protocol in protocols
@@ -177,11 +177,11 @@ def _suggest_urls(protocols: Iterable[str], transports: Collection[str], rest: s
 
 
 def _parse_encoding(scheme: _Scheme, query: str) -> tuple[str, str, str]:
-    """Return the protocol, its subprotocol, and the query without what was for us alone."""
+    """Return protocol name, subprotocol, and the query without the client's own `encoding`."""
     items = parse_qsl(query, keep_blank_values=True)
     chosen = next((value for key, value in items if key == "encoding"), next(iter(scheme.encodings)))
     if chosen not in scheme.encodings:
         names = " or ".join(filter(None, scheme.encodings))
-        raise BadUrl(f"?encoding={chosen}: " + (f"it is {names}" if names else "this protocol has only one"))
+        raise BadUrl(f"?encoding={chosen}: " + (f"use {names}" if names else "this protocol has only one encoding"))
     rest = [(key, value) for key, value in items if key != "encoding"]
     return *scheme.encodings[chosen], urlencode(rest)

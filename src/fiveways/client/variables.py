@@ -1,4 +1,4 @@
-"""Variables: ours, which the hub and others can read, and those that the hub set for us."""
+"""Session variables: those of the client, which other peers can read, and those that the hub set for it."""
 
 from collections.abc import Mapping
 from functools import partial
@@ -13,69 +13,73 @@ from fiveways.wire.payload import Value
 
 
 class VariableState:
-    """All of one client. How many there may be, the hub decides for ours, and the conversation for the hub's."""
+    """All variables of one client. The hub limits the number of the client's, the conversation that of the hub's."""
 
-    def __init__(self, asker: Requester, ours: Mapping[str, object] = MappingProxyType({})) -> None:
-        """Make it; `ours` are set on the first connection already."""
-        self._requester = asker
-        self._own: dict[str, object] = dict(ours)
+    def __init__(self, requester: Requester, initial: Mapping[str, object] = MappingProxyType({})) -> None:
+        """Create the state; the `initial` variables are set on the first connection."""
+        self._requester = requester
+        self._own: dict[str, object] = dict(initial)
         self._from_hub: dict[str, object] = {}
         self.from_hub: Mapping[str, object] = MappingProxyType(self._from_hub)
 
     async def set(self, name: str, value: object) -> None:
-        """Set one, and keep it set over a lost connection."""
+        """Set a variable, now and after each reconnect."""
         await self._requester.request_idempotent(partial(_set_message, name, value))
         self._own[name] = value
 
     async def unset(self, name: str) -> None:
-        """Take one back."""
+        """Delete a variable."""
         self._own.pop(name, None)
         await self._requester.request_idempotent(lambda _, call_id: UnsetVariable(call_id, name))
 
     def restore_requests(self) -> list[RestoreRequest]:
-        """Return what a new session must be asked for."""
+        """Return the requests that restore the variables in a new session."""
         return [
             RestoreRequest(f"variable {name}", partial(_set_message, name, value), _ignore_refusal)
             for name, value in self._own.items()
         ]
 
-    def handle_message(self, word: SetVariable | UnsetVariable) -> None:
-        """Take what the hub sets."""
-        if isinstance(word, UnsetVariable):
-            self._from_hub.pop(word.name, None)
+    def handle_message(self, message: SetVariable | UnsetVariable) -> None:
+        """Apply a change by the hub."""
+        if isinstance(message, UnsetVariable):
+            self._from_hub.pop(message.name, None)
             return
         try:
-            self._from_hub[word.name] = word.body.value()
+            self._from_hub[message.name] = message.body.value()
         except Unrepresentable:
-            self._from_hub[word.name] = None
+            self._from_hub[message.name] = None
 
     def clear_hub_variables(self) -> None:
-        """Know that a new connection has begun, on which the hub has set nothing yet."""
+        """Forget the hub's variables, which a new session does not have."""
         self._from_hub.clear()
 
 
 class Vars:
-    """Variables of our session, `peer.vars`: everyone can read them at the hub, and they survive a reconnect."""
+    """Variables of a session, `peer.vars`. All peers can read them at the hub. They are restored after a reconnect.
 
-    def __init__(self, variables: VariableState, reach: HubApi) -> None:
+    `set`, `unset` and `get` raise a `CallError` if the hub refuses or does not answer in time, and `ConnectionLost` if
+    the connection is closed for good.
+    """
+
+    def __init__(self, variables: VariableState, hub: HubApi) -> None:
         self._variables = variables
-        self._hub = reach
+        self._hub = hub
 
     @property
     def theirs(self) -> Mapping[str, object]:
-        """What the hub has set for us."""
+        """Read-only view of the variables that the hub set for this session."""
         return self._variables.from_hub
 
     async def set(self, name: str, value: object) -> None:
-        """Set one: `await peer.vars.set("language", "cs")`."""
+        """Set a variable: `await peer.vars.set("language", "cs")`."""
         await self._variables.set(name, value)
 
     async def unset(self, name: str) -> None:
-        """Take one back."""
+        """Delete a variable."""
         await self._variables.unset(name)
 
     async def get(self, name: str, *, peer: str = "") -> object:
-        """Read one of ours, or of another session: `await peer.vars.get("language", peer=session)`."""
+        """Return a variable of this session, or of another one: `await peer.vars.get("language", peer=session)`."""
         return await self._hub.call("hub.get", {"name": name, **({"peer": peer} if peer else {})})
 
 
@@ -84,4 +88,4 @@ def _set_message(name: str, value: object, _: Session, call_id: str) -> SetVaria
 
 
 def _ignore_refusal(_: CallError | None) -> None:
-    """A refusal has been logged, and the next connection may grant it."""
+    """Do nothing: the refusal is logged, and the next connection retries."""

@@ -75,7 +75,7 @@ class LocalPeer(Participant):
         self._has_routes = bool(app.routes)
         self._discovery_tasks: set[asyncio.Task[None]] = set()
         """Tasks that answer discovery of routes."""
-        self._dispatcher = Dispatcher(app, self._send, who=self._caller, reach=self, limits=limits)
+        self._dispatcher = Dispatcher(app, self._send, find_caller=self._caller, hub=self, limits=limits)
         self._responses: dict[str, asyncio.Future[HubMessage]] = {}
         self._response_attachments: dict[str, Attachments | None] = {}
         """Received attachments of requests that wait for a response with attachments."""

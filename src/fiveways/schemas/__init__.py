@@ -1,6 +1,7 @@
-"""Protobuf schemas: services from descriptor sets or generated code, and their messages as JSON.
+"""Protobuf schemas: services from descriptor sets or generated code, and JSON conversion of their messages.
 
-`load` and `Service.of` give services; `SchemaCodec` writes and reads bodies by them; `kinds` says which methods stream.
+`load_services` and `Service.of` return services, `SchemaCodec` encodes and decodes bodies, and `make_kind_lookup` tells
+which methods stream.
 """
 
 from fiveways.schemas.codec import Codec, SchemaCodec, make_kind_lookup

@@ -1,12 +1,13 @@
-"""Bodies of known services: protobuf on the wire, JSON for everybody else.
+"""Bodies of known services: protobuf on the wire, JSON for peers of other protocols.
 
-The mapping is protobuf's own. Fields go out under their names from the .proto file, and come in under these or under
-those of JSON; fields without presence always go out. 64-bit integers are strings, bytes are base64, enums their names,
-a Timestamp is RFC 3339 text. NaN and the infinities are the strings "NaN", "Infinity" and "-Infinity"; only in a Value
-there are none. Messages may be nested 128 deep on the way out; on the way in 100 deep, the bound of every parser.
+The mapping is protobuf's own (ProtoJSON). Fields are printed under their names from the .proto file, and parsed under
+these or their JSON names; fields without presence are always printed. 64-bit integers are strings, bytes are base64,
+enums their names, and a Timestamp is RFC 3339 text. NaN and the infinities are the strings "NaN", "Infinity" and
+"-Infinity", except in a Value, which has none. Messages may be nested 128 deep when printed, and 100 deep when parsed,
+the limit of all protobuf parsers.
 
-Fields that the schema does not know are lost on the way to JSON, and refused on the way from it. Null is the empty
-message. Bytes are taken for the message itself, if they can be.
+Fields that the schema does not know are dropped when printed, and refused when parsed. Null is the empty message. Bytes
+are taken as the serialized message if they can be parsed.
 """
 
 from collections.abc import Callable, Mapping
@@ -29,17 +30,17 @@ _EMPTY_TEXT: Final = Text("")
 
 
 class Codec(Protocol):
-    """How bodies are written on a topic. `kind` is the method as the wire names it, `direction` request or response."""
+    """Encodes and decodes bodies on topics. `kind` is the method as on the wire, `direction` is request or response."""
 
     def to_wire(self, topic: str, kind: str, body: Payload, direction: str) -> bytes:
-        """Return the bytes of a body; Unrepresentable if there are none for it."""
+        """Return the bytes of a body; Unrepresentable if it cannot be encoded."""
 
     def from_wire(self, topic: str, kind: str, data: bytes, direction: str) -> Payload:
-        """Return the body that the bytes are; Malformed if they are none."""
+        """Return the body of these bytes; Malformed if they are invalid."""
 
 
 class _RawBytes:
-    """Bodies without a schema: bytes in, bytes out, no bytes for null."""
+    """Codec without a schema: bytes stay bytes, null is no bytes."""
 
     def to_wire(self, _topic: str, _kind: str, body: Payload, _direction: str) -> bytes:
         return body.data if type(body) is Binary else body.binary()
@@ -49,12 +50,12 @@ class _RawBytes:
 
 
 class MessageCodec:
-    """One type of message: JSON to bytes and back."""
+    """Codec of one message type: JSON to bytes and back."""
 
     __slots__ = ("_fill", "_full_name", "_is_request", "_message", "_parse", "_takes_arrays", "_takes_null", "_to_json")
 
     def __init__(self, message: type[Message], *, is_request: bool) -> None:
-        # Its type is that of each of two implementations of the library.
+        # Two implementations of the library have different types for it.
         descriptor: Any = message.DESCRIPTOR
         self._message = message
         self._parse = message.FromString
@@ -66,12 +67,12 @@ class MessageCodec:
         self._fill = filler_of(descriptor)
 
     def to_wire(self, body: Payload) -> bytes:
-        """Return the bytes of a body; Unrepresentable if the message cannot hold it."""
+        """Return the bytes of a body; Unrepresentable if it does not match the message."""
         value = body.value()
         if type(value) is not dict:
             if isinstance(value, bytes):
                 return self._check_bytes(value)
-            # A protocol whose bodies are texts has no other way to say nothing.
+            # In a protocol with text bodies, an empty text is the only way to send no body.
             if not self._takes_null and (value is None or body == _EMPTY_TEXT):
                 return b""
             if isinstance(value, list | tuple) and not self._takes_arrays:
@@ -80,44 +81,44 @@ class MessageCodec:
         try:
             self._fill(message, value, MAX_WIRE_DEPTH + 1)
             return serialize(message)
-        except MappingError as wrong:
-            raise Unrepresentable(str(wrong)) from wrong
+        except MappingError as exc:
+            raise Unrepresentable(str(exc)) from exc
         except RecursionError as exc:
-            raise Unrepresentable(f"nested too deep for {self._full_name}") from exc
+            raise Unrepresentable(f"nested too deeply for {self._full_name}") from exc
 
     def from_wire(self, data: bytes) -> Payload:
-        """Return the JSON of a message; Malformed if the bytes are none, or one that JSON cannot say."""
+        """Return a message as JSON; Malformed if the bytes are invalid, or the message has no JSON form."""
         try:
             value = self._to_json(self._parse(data), MAX_DEPTH)
             raw = strict_json.write(value)
-            # A map that looks like a marker of ours must not be taken for one.
+            # A map that looks like an internal marker must not be taken for one.
             return Json(Value(value).json() if may_hold_markers(raw) else raw)
         except DecodeError as exc:
-            raise Malformed(f"{len(data)} bytes that are no {self._full_name}") from exc
+            raise Malformed(f"{len(data)} bytes that are not a {self._full_name}") from exc
         except (MappingError, Unrepresentable) as exc:
-            raise Malformed(f"a {self._full_name} that JSON cannot say: {exc}") from exc
+            raise Malformed(f"a {self._full_name} without a JSON form: {exc}") from exc
         except UnicodeDecodeError as exc:
-            # A key of a map; in proto2 no string need be UTF-8, and any other comes as bytes, which JSON has not.
+            # A map key: proto2 strings need not be UTF-8, and others are bytes, which JSON does not have.
             raise Malformed(f"a {self._full_name} with a key that is not UTF-8") from exc
         except RecursionError as exc:
-            raise Malformed(f"a {self._full_name} that is nested too deep") from exc
+            raise Malformed(f"a {self._full_name} that is nested too deeply") from exc
 
     def _check_bytes(self, data: bytes) -> bytes:
         try:
             self._parse(data)
         except DecodeError as exc:
-            raise Unrepresentable(f"{len(data)} bytes that are no {self._full_name}") from exc
+            raise Unrepresentable(f"{len(data)} bytes that are not a {self._full_name}") from exc
         return data
 
     def _unwrap_argument(self, value: list[object] | tuple[object, ...]) -> object:
-        """Take the one object of a list of arguments: a message has names for its fields, and no order."""
+        """Return the only object of an argument list: the fields of a message are named, not ordered."""
         if self._is_request and len(value) == 1 and isinstance(value[0], dict):
             return value[0]
-        raise Unrepresentable(f"an array, where {self._full_name} takes an object with its fields by name")
+        raise Unrepresentable(f"an array instead of an object with the fields of {self._full_name}")
 
 
 class SchemaCodec:
-    """Bodies by the services on topics; on other topics as the fallback has it, bytes if there is none."""
+    """Codec with the services of topics; other topics use the fallback, by default raw bytes."""
 
     def __init__(
         self,
@@ -125,7 +126,7 @@ class SchemaCodec:
         fallback: Codec | None = None,
         attachments: Mapping[str, str] = NO_FIELDS,
     ) -> None:
-        """Make it; `attachments` names a field for them by each message's full name, SchemaError if that is none."""
+        """Create a codec; `attachments` maps message names to attachment fields, SchemaError if one is invalid."""
         self._topics = dict(topics)
         self._attachment_fields = find_attachment_fields(self._topics.values(), attachments)
         self._fallback: Codec = _RawBytes() if fallback is None else fallback
@@ -136,7 +137,7 @@ class SchemaCodec:
         }
 
     def to_wire(self, topic: str, kind: str, body: Payload, direction: str) -> bytes:
-        """Return the bytes of a body; Unrepresentable if the message, or the method, is not in the schema."""
+        """Return the bytes of a body; Unrepresentable if it does not match the schema, or the method is unknown."""
         pair = self._codecs.get((topic, kind))
         if pair is None:
             if topic not in self._topics:
@@ -145,7 +146,7 @@ class SchemaCodec:
         return pair[direction != _REQUEST].to_wire(body)
 
     def from_wire(self, topic: str, kind: str, data: bytes, direction: str) -> Payload:
-        """Return the body as JSON; Malformed if the bytes, or the method, are not in the schema."""
+        """Return a body as JSON; Malformed if the bytes do not match the schema, or the method is unknown."""
         pair = self._codecs.get((topic, kind))
         if pair is None:
             if topic not in self._topics:
@@ -154,7 +155,7 @@ class SchemaCodec:
         return pair[direction != _REQUEST].from_wire(data)
 
     def attachment_field(self, topic: str, kind: str, direction: str) -> tuple[str, bool] | None:
-        """Return the field for attachments in a body, and whether it is repeated; None if there is none."""
+        """Return the attachment field of a body, and whether it is repeated; None if there is none."""
         service = self._topics.get(topic) if self._attachment_fields else None
         method = service.find(kind) if service is not None else None
         if method is None:
@@ -177,14 +178,14 @@ def _codec_pair(request: type[Message], response: type[Message]) -> tuple[Messag
 
 
 def make_kind_lookup(topics: Mapping[str, Service]) -> Callable[[str, str], str | None]:
-    """Return what tells who streams: unary, server, client or both; None for a topic without a service.
+    """Return a function that maps topic and method to the streaming kind; None for a topic without a service.
 
-    A method that the service lacks is unary, so that its caller gets an answer, which is that there is none.
+    A method that the service lacks is unary: its caller then gets the error response.
     """
-    known = dict(topics)
+    services = dict(topics)
 
     def kind_of(topic: str, kind: str) -> str | None:
-        service = known.get(topic)
+        service = services.get(topic)
         if service is None:
             return None
         method = service.find(kind)

@@ -1,13 +1,13 @@
-"""What printing and reading share: well-known types, the bounds, and sentences about what is wrong and where."""
+"""Shared by printer and parser: well-known types, limits, and errors with the path of a field."""
 
 from typing import Final
 
 from google.protobuf.descriptor import Descriptor, FieldDescriptor
 
 MAX_DEPTH: Final = 128
-"""How deep messages may be nested where they are printed, those packed into Any among them."""
+"""Maximum nesting of printed messages, including those packed into an Any."""
 MAX_WIRE_DEPTH: Final = 100
-"""How deep below the outermost they may be where they are read from JSON: parsers take no more unless told to."""
+"""Maximum nesting of parsed messages: the default limit of protobuf parsers."""
 
 VALUE: Final = "google.protobuf.Value"
 STRUCT: Final = "google.protobuf.Struct"
@@ -17,7 +17,7 @@ NULL_VALUE: Final = "google.protobuf.NullValue"
 STRING_MESSAGES: Final = frozenset(
     {"google.protobuf.Timestamp", "google.protobuf.Duration", "google.protobuf.FieldMask"}
 )
-"""Messages that are a string in JSON, for which the library has ToJsonString and FromJsonString."""
+"""Messages that are strings in JSON, with ToJsonString and FromJsonString of the library."""
 
 INTEGER_RANGES: Final = {
     FieldDescriptor.CPPTYPE_INT32: ("int32", -(1 << 31), (1 << 31) - 1),
@@ -31,7 +31,7 @@ _MAX_PATH: Final = 200
 
 
 class MappingError(Exception):
-    """What is wrong with a body; where that is gets added on the way up, the innermost place first."""
+    """An error in a body. Its path is collected while the error propagates, innermost place first."""
 
     def __init__(self, text: str) -> None:
         super().__init__(text)
@@ -39,7 +39,7 @@ class MappingError(Exception):
         self.places: list[str] = []
 
     def add_place(self, place: str) -> "MappingError":
-        """Add the next place outward: a field, an index or a key."""
+        """Add the next outer place: a field, an index or a key."""
         self.places.append(place)
         return self
 
@@ -51,14 +51,14 @@ class MappingError(Exception):
 
 
 def abbreviate(value: object) -> str:
-    """Show a value that came from outside, but not all of a long one."""
+    """Return a short representation of a foreign value."""
     if isinstance(value, dict):
         return "an object"
     if isinstance(value, list | tuple):
         return "an array"
     if value is None:
         return "null"
-    # Python refuses to write a very long integer at all.
+    # Python refuses to format a very long integer.
     if isinstance(value, int) and value.bit_length() > 4 * _MAX_SHOWN:
         return "a very long integer"
     text = repr(value[: _MAX_SHOWN + 1]) if isinstance(value, str | bytes) else repr(value)
@@ -66,17 +66,17 @@ def abbreviate(value: object) -> str:
 
 
 def is_wrapper(descriptor: Descriptor) -> bool:
-    """Whether the message only wraps a scalar, and is that scalar in JSON."""
+    """Return whether the message wraps a scalar, and is that scalar in JSON."""
     return descriptor.file.name == "google/protobuf/wrappers.proto"
 
 
 def is_regular_message(descriptor: Descriptor) -> bool:
-    """Whether the message is an object of its fields in JSON."""
+    """Return whether the message is a JSON object of its fields."""
     return descriptor.full_name not in {VALUE, STRUCT, LIST_VALUE, ANY, *STRING_MESSAGES} and not is_wrapper(descriptor)
 
 
 def map_entry_fields(field: FieldDescriptor) -> tuple[FieldDescriptor, FieldDescriptor] | None:
-    """Return key and value of a map, which protobuf writes as repeated messages; None if the field is no map."""
+    """Return key and value field of a map, which is a repeated message on the wire; None if the field is not a map."""
     entry = field.message_type
     if entry is None or not entry.has_options or not entry.GetOptions().map_entry:
         return None
@@ -84,10 +84,10 @@ def map_entry_fields(field: FieldDescriptor) -> tuple[FieldDescriptor, FieldDesc
 
 
 def find_packed_type(any_descriptor: Descriptor, url: object) -> Descriptor:
-    """Return what is packed into an Any, if the schema has it."""
+    """Return the type of the message in an Any, if the schema has it."""
     name = url.rpartition("/")[2] if isinstance(url, str) else ""
     try:
-        found: Descriptor = any_descriptor.file.pool.FindMessageTypeByName(name)
+        descriptor: Descriptor = any_descriptor.file.pool.FindMessageTypeByName(name)
     except KeyError:
         raise MappingError(f"an Any of the type {abbreviate(url)}, which the schema does not have") from None
-    return found
+    return descriptor

@@ -1,8 +1,8 @@
-"""Messages as values of JSON, by protobuf's own mapping.
+"""Prints messages as JSON values, with protobuf's own mapping.
 
-Fields have their names from the .proto file. Those without presence are always there. The library does the same in
-`json_format`, which looks up each field's kind on every call; here it is looked up once for each type, and a small
-message takes a quarter of the time. A test holds the two against each other.
+Fields have their names from the .proto file. Fields without presence are always printed. The library's `json_format`
+does the same, but inspects each field's type on every call. Here this is done once per message type: a small message
+takes a quarter of the time. A test compares the results of both.
 """
 
 import math
@@ -33,30 +33,30 @@ from fiveways.schemas.fields import (
 )
 
 Printer = Callable[[Any, int], object]
-"""From what a field holds, and how many levels may follow, to a value of JSON."""
+"""Converts the value of a field, with the allowed nesting depth, to a JSON value."""
 
 _FLOAT: Final = struct.Struct("<f")
 _printers: dict[Descriptor, Printer] = {}
 
 
 def printer_of(descriptor: Descriptor) -> Printer:
-    """Return what prints messages of this type; it raises Wrong for what JSON cannot say."""
-    known = _printers.get(descriptor)
-    if known is not None:
-        return known
+    """Return a function that prints messages of this type; it raises MappingError."""
+    cached = _printers.get(descriptor)
+    if cached is not None:
+        return cached
     special = _special_printer(descriptor)
     if special is None:
-        made = _MessagePrinter()
-        # Before its fields are looked at, since a message may hold others of its own type.
-        _printers[descriptor] = made.to_json
-        made.compile(descriptor)
-        return made.to_json
+        printer = _MessagePrinter()
+        # Before its fields are compiled, because a message may contain its own type.
+        _printers[descriptor] = printer.to_json
+        printer.compile(descriptor)
+        return printer.to_json
     _printers[descriptor] = special
     return special
 
 
 class _MessagePrinter:
-    """How to print each field of one type of message."""
+    """Printers for the fields of one message type."""
 
     __slots__ = ("_fields",)
 
@@ -66,8 +66,8 @@ class _MessagePrinter:
     def compile(self, descriptor: Descriptor) -> None:
         self._fields = tuple((field.name, field.has_presence, _field_printer(field)) for field in descriptor.fields)
 
-    def to_json(self, message: Message, room: int) -> dict[str, object]:
-        _check_depth(room)
+    def to_json(self, message: Message, depth_left: int) -> dict[str, object]:
+        _check_depth(depth_left)
         values: dict[str, object] = {}
         for name, may_be_absent, convert in self._fields:
             if may_be_absent and not message.HasField(name):
@@ -77,14 +77,14 @@ class _MessagePrinter:
                 values[name] = value
                 continue
             try:
-                values[name] = convert(value, room)
-            except MappingError as wrong:
-                raise wrong.add_place(f".{name}") from None
+                values[name] = convert(value, depth_left)
+            except MappingError as exc:
+                raise exc.add_place(f".{name}") from None
         return values
 
 
 def _field_printer(field: FieldDescriptor) -> Printer | None:
-    """Return None for what JSON holds just as it is."""
+    """Return a printer, or None if the value is the same in JSON."""
     if (entry := map_entry_fields(field)) is not None:
         return _map_printer(entry[0], _single_printer(entry[1]))
     convert = _single_printer(field)
@@ -92,7 +92,7 @@ def _field_printer(field: FieldDescriptor) -> Printer | None:
         return convert
     if convert is None:
         return lambda items, _room: list(items)
-    return lambda items, room: [convert(item, room) for item in items]
+    return lambda items, depth_left: [convert(item, depth_left) for item in items]
 
 
 def _map_printer(key_field: FieldDescriptor, convert: Printer | None) -> Printer:
@@ -104,16 +104,16 @@ def _map_printer(key_field: FieldDescriptor, convert: Printer | None) -> Printer
     if convert is None:
         return lambda items, _room: {write(key): value for key, value in items.items()}
 
-    def printed(items: Any, room: int) -> object:  # noqa: ANN401 - the library's map
+    def print_map(items: Any, depth_left: int) -> object:  # noqa: ANN401 - the library's map
         values: dict[object, object] = {}
         for key, value in items.items():
             try:
-                values[write(key)] = convert(value, room)
-            except MappingError as wrong:
-                raise wrong.add_place(f"[{abbreviate(key)}]") from None
+                values[write(key)] = convert(value, depth_left)
+            except MappingError as exc:
+                raise exc.add_place(f"[{abbreviate(key)}]") from None
         return values
 
-    return printed
+    return print_map
 
 
 def _identity(key: object) -> object:
@@ -123,7 +123,7 @@ def _identity(key: object) -> object:
 def _single_printer(field: FieldDescriptor) -> Printer | None:
     if field.message_type is not None:
         convert = printer_of(field.message_type)
-        return lambda message, room: convert(message, room - 1)
+        return lambda message, depth_left: convert(message, depth_left - 1)
     if field.enum_type is not None:
         return _enum_printer(field.enum_type)
     match field.cpp_type:
@@ -142,7 +142,7 @@ def _single_printer(field: FieldDescriptor) -> Printer | None:
 def _enum_printer(enum: EnumDescriptor) -> Printer:
     if enum.full_name == NULL_VALUE:
         return lambda _number, _room: None
-    # With aliases, the first name of a number is the one that the library prints.
+    # With aliases, the library prints the first name of a number.
     names = {number: value.name for number, value in enum.values_by_number.items()}
     return lambda number, _room: names.get(number, number)
 
@@ -152,7 +152,7 @@ def _non_finite_text(number: float) -> str:
 
 
 def _shortest_float(number: float) -> float:
-    """Return the number with the fewest digits that is this one in four bytes, so that 0.1 is not 0.10000000149."""
+    """Return the shortest decimal number with this single-precision value: 0.1, not 0.10000000149."""
     for digits in (6, 7, 8):
         short = float(f"{number:.{digits}g}")
         if _FLOAT.unpack(_FLOAT.pack(short))[0] == number:
@@ -160,7 +160,7 @@ def _shortest_float(number: float) -> float:
     return float(f"{number:.9g}")
 
 
-# Messages that JSON writes in a way of their own.
+# Messages with a JSON form of their own.
 
 
 def _special_printer(descriptor: Descriptor) -> Printer | None:
@@ -169,13 +169,13 @@ def _special_printer(descriptor: Descriptor) -> Printer | None:
         return _print_text
     if is_wrapper(descriptor):
         convert = _single_printer(descriptor.fields_by_name["value"])
-        return lambda message, room: message.value if convert is None else convert(message.value, room)
+        return lambda message, depth_left: message.value if convert is None else convert(message.value, depth_left)
     if descriptor.is_extendable:
         return _print_extendable
     return {VALUE: _print_value, STRUCT: _print_struct, LIST_VALUE: _print_list, ANY: _print_any}.get(name)
 
 
-def _print_text(message: Any, _room: int) -> object:  # noqa: ANN401 - the library's types have no common base for this
+def _print_text(message: Any, _room: int) -> object:  # noqa: ANN401 - the library has no base class for these
     try:
         return message.ToJsonString()
     except (ValueError, OverflowError) as exc:
@@ -183,7 +183,7 @@ def _print_text(message: Any, _room: int) -> object:  # noqa: ANN401 - the libra
 
 
 def _print_extendable(message: Message, _room: int) -> object:
-    """Leave extensions, which only proto2 has, to the library."""
+    """Use the library for messages with extensions, which only proto2 has."""
     pool: Any = message.DESCRIPTOR.file.pool
     try:
         return json_format.MessageToDict(
@@ -196,35 +196,35 @@ def _print_extendable(message: Message, _room: int) -> object:
         raise MappingError(str(exc)) from exc
 
 
-def _print_value(message: Any, room: int) -> object:  # noqa: ANN401
+def _print_value(message: Any, depth_left: int) -> object:  # noqa: ANN401
     match message.WhichOneof("kind"):
         case "number_value":
             if not math.isfinite(message.number_value):
-                raise MappingError(f"JSON has no {message.number_value}, and a Value has no other way to say it")
+                raise MappingError(f"a Value cannot be {message.number_value}, which JSON does not have")
             return message.number_value
         case "struct_value":
-            return _print_struct(message.struct_value, room - 1)
+            return _print_struct(message.struct_value, depth_left - 1)
         case "list_value":
-            return _print_list(message.list_value, room - 1)
+            return _print_list(message.list_value, depth_left - 1)
         case None | "null_value":
             return None
         case kind:
             return getattr(message, kind)
 
 
-def _print_struct(message: Any, room: int) -> object:  # noqa: ANN401
-    _check_depth(room)
-    return {key: _print_value(value, room) for key, value in message.fields.items()}
+def _print_struct(message: Any, depth_left: int) -> object:  # noqa: ANN401
+    _check_depth(depth_left)
+    return {key: _print_value(value, depth_left) for key, value in message.fields.items()}
 
 
-def _print_list(message: Any, room: int) -> object:  # noqa: ANN401
-    _check_depth(room)
-    return [_print_value(value, room) for value in message.values]
+def _print_list(message: Any, depth_left: int) -> object:  # noqa: ANN401
+    _check_depth(depth_left)
+    return [_print_value(value, depth_left) for value in message.values]
 
 
-def _print_any(message: Any, room: int) -> object:  # noqa: ANN401
-    """Print what is packed. The parser counts levels anew for it, so here is the only bound."""
-    _check_depth(room)
+def _print_any(message: Any, depth_left: int) -> object:  # noqa: ANN401
+    """Print the packed message. The parser starts to count levels again for it; this is the only limit."""
+    _check_depth(depth_left)
     url = message.type_url
     if not url and not message.value:
         return {}
@@ -232,13 +232,13 @@ def _print_any(message: Any, room: int) -> object:  # noqa: ANN401
     try:
         packed = GetMessageClass(descriptor).FromString(message.value)
     except DecodeError as exc:
-        raise MappingError(f"an Any that does not hold a {abbreviate(descriptor.full_name)}") from exc
-    value = printer_of(descriptor)(packed, room - 1)
+        raise MappingError(f"an Any that does not contain a valid {abbreviate(descriptor.full_name)}") from exc
+    value = printer_of(descriptor)(packed, depth_left - 1)
     if is_regular_message(descriptor) and isinstance(value, dict):
         return {"@type": url, **value}
     return {"@type": url, "value": value}
 
 
-def _check_depth(room: int) -> None:
-    if room <= 0:
+def _check_depth(depth_left: int) -> None:
+    if depth_left <= 0:
         raise MappingError(f"nested deeper than {MAX_DEPTH}")

@@ -1,4 +1,4 @@
-"""Values of JSON as what a single field of protobuf holds: one function for each kind of field, made once."""
+"""Converters from JSON values to scalar fields: one function per kind of field, created once."""
 
 import binascii
 import math
@@ -13,7 +13,7 @@ from google.protobuf.descriptor import EnumDescriptor, FieldDescriptor
 from fiveways.schemas.fields import INTEGER_RANGES, NULL_VALUE, MappingError, abbreviate
 
 Converter = Callable[[object], object]
-"""Returns what the field takes; Wrong if there is nothing like that."""
+"""Converts a JSON value to the field's type; MappingError if that is impossible."""
 
 _INT32: Final = INTEGER_RANGES[FieldDescriptor.CPPTYPE_INT32]
 _NUMBER: Final = re.compile(r"-?[0-9]+(\.[0-9]+)?([eE][+-]?[0-9]+)?", re.ASCII)
@@ -21,11 +21,11 @@ _NON_FINITE: Final = {"NaN": math.nan, "Infinity": math.inf, "-Infinity": -math.
 _URLSAFE_TO_STANDARD: Final = str.maketrans("-_", "+/")
 _FLOAT: Final = struct.Struct("<f")
 _MAX_NUMBER_LENGTH: Final = 400
-"""Characters of a number in a string: more than any double needs, and quickly read."""
+"""Characters of a number in a string: more than any double needs, and fast to parse."""
 
 
 def scalar_reader(field: FieldDescriptor) -> Converter:
-    """Return what reads a field's value, or one element of it if it is repeated."""
+    """Return the converter of a field, or of one element of a repeated field."""
     kind = field.cpp_type
     if kind in INTEGER_RANGES:
         return _integer_reader(*INTEGER_RANGES[kind])
@@ -43,7 +43,7 @@ def scalar_reader(field: FieldDescriptor) -> Converter:
 
 
 def key_reader(field: FieldDescriptor) -> Converter:
-    """Return what reads a key of a map: JSON has only strings there."""
+    """Return the converter of a map key, which is a string in JSON."""
     if field.cpp_type == FieldDescriptor.CPPTYPE_BOOL:
         return _parse_bool_key
     if field.cpp_type not in INTEGER_RANGES:
@@ -53,32 +53,32 @@ def key_reader(field: FieldDescriptor) -> Converter:
 
 
 def parse_text(value: object) -> str:
-    """Return the string, if it is one that UTF-8 can hold."""
+    """Return a string that can be encoded as UTF-8."""
     if not isinstance(value, str):
         raise MappingError(f"{abbreviate(value)} instead of a string")
     if not value.isascii():
         try:
             value.encode()
         except UnicodeEncodeError:
-            raise MappingError("half of a surrogate pair in a string") from None
+            raise MappingError("an unpaired surrogate in a string") from None
     return value
 
 
 def parse_finite(value: float) -> float:
-    """Return a number as a double, if it is one that JSON has."""
+    """Return a number as a finite double."""
     try:
         number = float(value)
     except OverflowError:
         raise MappingError(f"{abbreviate(value)} is out of the range of double") from None
     if not math.isfinite(number):
-        raise MappingError(f"JSON has no {number}")
+        raise MappingError(f"{number} is not possible in JSON")
     return number
 
 
-def _integer_reader(name: str, least: int, most: int) -> Converter:
+def _integer_reader(name: str, minimum: int, maximum: int) -> Converter:
     def convert(value: object) -> int:
         number = value if type(value) is int else _parse_integer(value, name)
-        if least <= number <= most:
+        if minimum <= number <= maximum:
             return number
         raise MappingError(f"{abbreviate(value)} is out of the range of {name}")
 
@@ -86,14 +86,14 @@ def _integer_reader(name: str, least: int, most: int) -> Converter:
 
 
 def _parse_integer(value: object, name: str) -> int:
-    """Read what may stand for an integer: one in a string, or a number without a fraction such as 1e3."""
-    if isinstance(value, str) and len(value) <= _MAX_NUMBER_LENGTH and (found := _NUMBER.fullmatch(value)):
-        value = float(value) if found[1] or found[2] else int(value)
+    """Return an integer from a string, or from a number without a fraction such as 1e3."""
+    if isinstance(value, str) and len(value) <= _MAX_NUMBER_LENGTH and (match := _NUMBER.fullmatch(value)):
+        value = float(value) if match[1] or match[2] else int(value)
     if isinstance(value, float) and value.is_integer():
         return int(value)
     if isinstance(value, int) and not isinstance(value, bool):
         return value
-    raise MappingError(f"{abbreviate(value)} is no {name}")
+    raise MappingError(f"{abbreviate(value)} is not a valid {name}")
 
 
 def _parse_double(value: object) -> float:
@@ -103,11 +103,11 @@ def _parse_double(value: object) -> float:
         if value in _NON_FINITE:
             return _NON_FINITE[value]
         if len(value) > _MAX_NUMBER_LENGTH or not _NUMBER.fullmatch(value):
-            raise MappingError(f"{abbreviate(value)} is no number")
+            raise MappingError(f"{abbreviate(value)} is not a number")
         return parse_finite(float(value))
     if isinstance(value, int | float) and not isinstance(value, bool):
         return parse_finite(value)
-    raise MappingError(f"{abbreviate(value)} is no number")
+    raise MappingError(f"{abbreviate(value)} is not a number")
 
 
 def _parse_float(value: object) -> float:
@@ -132,7 +132,7 @@ def _parse_bool_key(text: object) -> bool:
 
 
 def _parse_bytes(value: object) -> bytes:
-    """Read base64 in either alphabet, with or without padding; from CBOR and the like bytes come as they are."""
+    """Decode base64 in either alphabet, with or without padding; bytes, from CBOR and similar encodings, stay bytes."""
     if isinstance(value, bytes):
         return value
     if not isinstance(value, str):
@@ -141,7 +141,7 @@ def _parse_bytes(value: object) -> bytes:
     try:
         return a2b_base64(bare + "=" * (-len(bare) % 4), strict_mode=True)
     except (binascii.Error, ValueError):
-        raise MappingError(f"{abbreviate(value)} is no base64") from None
+        raise MappingError(f"{abbreviate(value)} is not base64") from None
 
 
 def _enum_reader(enum: EnumDescriptor) -> Converter:

@@ -1,4 +1,4 @@
-"""Services and their methods, as protobuf describes them."""
+"""Services and their methods."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -13,7 +13,7 @@ from fiveways.errors import FivewaysError
 from fiveways.model import names
 
 Kind = Literal["unary", "server", "client", "both"]
-"""Which side streams."""
+"""Side that streams: none, the server, the client or both."""
 
 # By (the client streams, the server streams).
 _KIND_BY_STREAMING: dict[tuple[bool, bool], Kind] = {
@@ -26,7 +26,7 @@ _NO_DOCS: Mapping[str, str] = MappingProxyType({})
 
 
 class SchemaError(FivewaysError):
-    """A schema that cannot be used; the message is a sentence for whoever gave it."""
+    """A schema that cannot be used; the message explains the problem to its author."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,22 +34,22 @@ class Method:
     """One method of a service."""
 
     name: str
-    """As in the schema, such as `SayHello`."""
+    """Name in the schema, such as `SayHello`."""
     kind: Kind
     request: type[Message]
     response: type[Message]
     doc: str = ""
-    """The comment above it, where the schema came with its comments."""
+    """Leading comment in the schema, if the schema has its comments."""
 
 
 @dataclass(frozen=True, slots=True)
 class Service:
-    """A service and its methods by name; two names that the hub could not tell apart are a SchemaError."""
+    """A service and its methods by name; SchemaError if the hub could not distinguish two of them."""
 
     name: str
-    """Such as `Greeter`."""
+    """Name such as `Greeter`."""
     full_name: str
-    """With its package, such as `demo.Greeter`."""
+    """Name with the package, such as `demo.Greeter`."""
     methods: Mapping[str, Method]
     doc: str = ""
     _by_folded_name: Mapping[str, Method] = field(init=False, repr=False, compare=False)
@@ -60,15 +60,15 @@ class Service:
             try:
                 other = folded.setdefault(names.fold(name, names.MQTT), method)
             except names.BadName as exc:
-                raise SchemaError(f"{self.full_name} has a method that cannot be called: {exc}") from exc
+                raise SchemaError(f"{self.full_name} has a method with an invalid name: {exc}") from exc
             if other is not method:
-                raise SchemaError(f"{self.full_name} has {other.name} and {name}, which the hub cannot tell apart")
-        # The way to set a field of what is frozen.
+                raise SchemaError(f"{self.full_name} has {other.name} and {name}, which the hub cannot distinguish")
+        # A frozen dataclass has no other way to set a field.
         object.__setattr__(self, "methods", MappingProxyType(dict(self.methods)))
         object.__setattr__(self, "_by_folded_name", folded)
 
     def find(self, name: str) -> Method | None:
-        """Return the method of that name, else the one whose name folds alike: `say_hello` finds `SayHello`."""
+        """Return the method of this name, or of the same folded name: `say_hello` finds `SayHello`."""
         method = self.methods.get(name)
         if method is not None:
             return method
@@ -78,32 +78,32 @@ class Service:
             return None
 
     @classmethod
-    def of(cls, given: object) -> Self:
-        """Return the service that something stands for.
+    def of(cls, source: object) -> Self:
+        """Return the service of a descriptor, a generated class or a module.
 
         Args:
-            given: a Service; a service's descriptor, or a generated class that has one as DESCRIPTOR; a generated
-                module, or a file's descriptor, if there is one service in it.
+            source: a Service; a service descriptor, or a generated class with one as DESCRIPTOR; a generated module or
+                a file descriptor with one service.
 
         Raises:
-            SchemaError: it stands for no service, or for several.
+            SchemaError: the source has no service, or several.
         """
-        if isinstance(given, cls):
-            return given
-        descriptor = given
-        if not isinstance(given, ServiceDescriptor | FileDescriptor):
-            descriptor = getattr(given, "DESCRIPTOR", None)
+        if isinstance(source, cls):
+            return source
+        descriptor = source
+        if not isinstance(source, ServiceDescriptor | FileDescriptor):
+            descriptor = getattr(source, "DESCRIPTOR", None)
         if isinstance(descriptor, FileDescriptor):
             descriptor = _only_service(descriptor)
         if not isinstance(descriptor, ServiceDescriptor):
             raise SchemaError(
-                f"{_abbreviate(given)} is no service: give its descriptor, or a class that was generated from it"
+                f"{_abbreviate(source)} is not a service: pass its descriptor, or a class that was generated from it"
             )
         return cls.from_descriptor(descriptor)
 
     @classmethod
     def from_descriptor(cls, descriptor: ServiceDescriptor, docs: Mapping[str, str] = _NO_DOCS) -> Self:
-        """Return the service of a descriptor; `docs` are comments by name, the service's own by the empty name."""
+        """Return the service of a descriptor; `docs` are comments by method name, its own by the empty name."""
         methods = {method.name: _make_method(method, docs.get(method.name, "")) for method in descriptor.methods}
         return cls(descriptor.name, descriptor.full_name, methods, docs.get("", ""))
 
@@ -118,10 +118,10 @@ def _only_service(file: FileDescriptor) -> ServiceDescriptor:
     services = list(file.services_by_name.values())
     if len(services) == 1:
         return services[0]
-    found = ", ".join(service.full_name for service in services) or "none"
-    raise SchemaError(f"{file.name} has not one service but {found}: say which")
+    names = ", ".join(service.full_name for service in services) or "none"
+    raise SchemaError(f"{file.name} must have exactly one service to be used like this; it has {names}")
 
 
-def _abbreviate(given: object) -> str:
-    text = repr(given)
+def _abbreviate(value: object) -> str:
+    text = repr(value)
     return text if len(text) <= 80 else f"{text[:80]}..."

@@ -9,7 +9,8 @@ from enum import Enum
 import msgspec
 import pytest
 
-from fiveways.app.values import MemoryBudget, Unsendable, memory_cost, to_body
+from fiveways.app.memory_budget import MemoryBudget, memory_cost
+from fiveways.app.values import Unsendable, to_body
 from fiveways.wire.payload import Binary, Json, Text, Value
 
 

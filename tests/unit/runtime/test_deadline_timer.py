@@ -10,7 +10,7 @@ from unittest.mock import MagicMock
 import pytest
 import uvloop
 
-from fiveways.client.reconnector import Reconnector
+from fiveways.client.hub_reconnector import HubReconnector
 from fiveways.client.session import Session
 from fiveways.client.settings import ClientSettings
 from fiveways.client.urls import parse
@@ -34,7 +34,7 @@ def create_session() -> ResumableSession:
 
 def session() -> Session:
     settings = ClientSettings(parse("umq+ws://hub"))
-    return Session(registry.load("umq"), settings, Reconnector(settings, MagicMock()), count(1))
+    return Session(registry.load("umq"), settings, HubReconnector(settings, MagicMock()), count(1))
 
 
 MAKERS: list[Callable[[], object]] = [

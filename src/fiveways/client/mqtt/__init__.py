@@ -1,4 +1,4 @@
-"""RPC over MQTT, as a program uses it: typed stubs and services on any broker."""
+"""Client of RPC over MQTT: typed stubs and services at any MQTT broker."""
 
 from fiveways.client.mqtt.method_handlers import MqttContext
 from fiveways.client.mqtt.peer import MqttConnector, MqttPeer, connect_mqtt

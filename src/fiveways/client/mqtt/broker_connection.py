@@ -1,4 +1,4 @@
-"""The lower half of a session: a conversation, the links it is carried by, and what time does to it."""
+"""A conversation with the peers at a broker: writing, timers, and responses that wait for a link."""
 
 import asyncio
 import logging
@@ -16,47 +16,47 @@ from fiveways.transports.mqtt_link import Broker, MqttLink
 from fiveways.wire.packet import Packet
 
 FLUSH_THRESHOLD: Final = 64
-"""So many messages are written at once, even before the pass is over."""
+"""Flush after this many messages instead of at the end of the event loop iteration."""
 _log = logging.getLogger("fiveways.client.mqtt")
 
 
 class BrokerConnection(ABC):
-    """One conversation with all that is behind a broker. It outlives links: an answer may leave by the next one.
+    """One conversation with all peers at a broker. It outlives links: a response may leave over the next one.
 
-    What is said in one pass of the loop is written at its end, at once.
+    Messages of one event loop iteration are written together at its end.
     """
 
     def __init__(self, broker: Broker, settings: MqttSettings, serve: Callable[[str, str], str | None]) -> None:
-        """Make it; `serve` tells who streams in a method on a topic, None if that is not served here."""
+        """Create it; `serve` returns the streaming kind of a method on a topic, None if it is not served here."""
         self.settings = settings
         self._loop = asyncio.get_running_loop()
         self.conversation = MqttConversation(
             ConversationSetup(str(broker), Role.CLIENT, SystemRandom(), settings.limits, {"serve": serve}),
         )
         self._held_responses: list[Packet] = []
-        """Answers that wait for a link."""
+        """Responses that wait for a link."""
         self._is_flush_scheduled = False
         self._unflushed = 0
         self._timer: asyncio.TimerHandle | None = None
         self._timer_at = 0.0
-        """When that is: uvloop's own handle does not tell where the time has come."""
+        """Time of the timer: a handle of uvloop does not return it after it has passed."""
 
     @property
     @abstractmethod
     def _link(self) -> MqttLink | None:
-        """The link that is open."""
+        """The open link, or None."""
 
     @abstractmethod
-    def _handle_message(self, word: HubMessage) -> None:
-        """Take a word; it must not raise."""
+    def _handle_message(self, message: HubMessage) -> None:
+        """Handle a message; must not raise."""
 
     @abstractmethod
     def _on_flushed(self) -> None:
-        """Know that all that was said has been handed to a link."""
+        """Handle that all messages were written to a link."""
 
-    def send(self, word: HubMessage) -> None:
-        """Answer a call; LocalProtocolError if that cannot be said."""
-        self.conversation.send(word, self._loop.time())
+    def send(self, message: HubMessage) -> None:
+        """Send a response; LocalProtocolError if the protocol cannot encode it."""
+        self.conversation.send(message, self._loop.time())
         self._schedule_flush()
 
     def _schedule_flush(self) -> None:
@@ -93,8 +93,8 @@ class BrokerConnection(ABC):
 
     def _on_timer(self) -> None:
         self._timer = None
-        for word in self.conversation.wake(self._loop.time()):
-            self._handle_message(word)
+        for message in self.conversation.wake(self._loop.time()):
+            self._handle_message(message)
         self._flush()
 
     def _stop_timer(self) -> None:
@@ -103,9 +103,9 @@ class BrokerConnection(ABC):
             self._timer = None
 
     def _hold_responses(self, packets: Sequence[Packet]) -> None:
-        """Keep answers for the next link, as many as may wait; who asked for the others will hear nothing.
+        """Keep responses for the next link, up to `max_unread` bytes; the oldest are dropped.
 
-        Requests are not kept: whoever made them is told that they did not leave.
+        Requests are not kept: their callers get `NotExecuted`.
         """
         limits = self.settings.limits
         self._held_responses += [packet for packet in packets if not isinstance(decode(packet, limits)[0], Request)]
@@ -115,11 +115,14 @@ class BrokerConnection(ABC):
             size -= len(self._held_responses.pop(0).payload)
             dropped += 1
         if dropped:
-            _log.warning("%d answers were dropped: there is no link to the broker, and too many wait for one", dropped)
+            _log.warning(
+                "dropped responses that wait for a link to the broker; the limit is limits.max_unread dropped=%d",
+                dropped,
+            )
 
     def _send_held(self, link: MqttLink) -> None:
-        """Say what waited for a link."""
-        held, self._held_responses = self._held_responses, []
-        for packet in held:
+        """Write the responses that wait for a link."""
+        packets, self._held_responses = self._held_responses, []
+        for packet in packets:
             link.publish(packet.channel, packet.payload)
         self._schedule_flush()

@@ -1,4 +1,4 @@
-"""Calls by name: with JSON where a schema is known, else with bytes."""
+"""Calls by name: with JSON if the schema is known, otherwise with bytes."""
 
 from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Mapping
 from contextlib import aclosing
@@ -15,21 +15,21 @@ from fiveways.protocols.mqtt_rpc.bridge import REQUEST, RESPONSE
 from fiveways.schemas import Method, SchemaCodec, Service
 from fiveways.wire.payload import NULL, Binary, Payload, Value
 
-# ruff: noqa: ASYNC109  a timeout is told to the service
+# ruff: noqa: ASYNC109  the timeout is sent to the service
 
-_STREAMED_ANSWER: Final = frozenset({"server", "both"})
+_STREAMED_RESPONSE: Final = frozenset({"server", "both"})
 _STREAMED_REQUEST: Final = frozenset({"client", "both"})
 
 
 class SchemaMethod(NamedTuple):
-    """A method that a schema describes."""
+    """A method with a schema."""
 
     target: MqttCallTarget
     method: Method
     codec: SchemaCodec
 
     def write(self, value: object) -> Payload:
-        """Return a value as a body; NotExecuted if the schema has no place for it."""
+        """Encode a value; NotExecuted if it does not match the schema."""
         body = NULL if value is None else Value(value)
         try:
             return Binary(self.codec.to_wire(self.target.topic, self.target.kind, body, REQUEST))
@@ -37,15 +37,15 @@ class SchemaMethod(NamedTuple):
             raise NotExecuted(Reason.BAD_ARGUMENTS, str(exc)) from exc
 
     def read(self, data: bytes) -> object:
-        """Return what a body says; CallFailed if it is not what the schema says."""
+        """Decode a response; CallFailed if it does not match the schema."""
         try:
             return self.codec.from_wire(self.target.topic, self.target.kind, data, RESPONSE).value()
         except (Malformed, Unrepresentable) as exc:
-            raise CallFailed(f"the answer of {self.target.spelling} cannot be read: {exc}") from exc
+            raise CallFailed(f"the response of {self.target.spelling} cannot be decoded: {exc}") from exc
 
 
 class DynamicCalls:
-    """How names become calls."""
+    """Calls by name of one client."""
 
     def __init__(self, session: MqttSession) -> None:
         self._session = session
@@ -56,46 +56,46 @@ class DynamicCalls:
     async def call(
         self, method: str, body: object, timeout: float | None, topic: str, schema: Service | None
     ) -> object:
-        """Call a method and return its value; a streamed answer is one list, a streamed request takes one."""
-        found = self._resolve(method, topic, schema)
+        """Call a method and return its result; streamed requests and responses are lists."""
+        target_method = self._resolve(method, topic, schema)
         session = self._session
-        if isinstance(found, MqttCallTarget):
-            return value_of_result(await session.call(found, _to_payload(body), timeout))
-        target, kind = found.target, found.method.kind
-        if kind in _STREAMED_ANSWER:
-            async with aclosing(self._stream_with_schema(found, body, timeout)) as parts:
+        if isinstance(target_method, MqttCallTarget):
+            return value_of_result(await session.call(target_method, _to_payload(body), timeout))
+        target, kind = target_method.target, target_method.method.kind
+        if kind in _STREAMED_RESPONSE:
+            async with aclosing(self._stream_with_schema(target_method, body, timeout)) as parts:
                 return [part async for part in parts]
         if kind in _STREAMED_REQUEST:
-            return found.read(await upload(session, target, _request_bodies(found, body), timeout))
-        answer = (await session.call(target, found.write(body), timeout)).body
-        return found.read(b"" if answer is None else answer.binary())
+            return target_method.read(await upload(session, target, _request_bodies(target_method, body), timeout))
+        response = (await session.call(target, target_method.write(body), timeout)).body
+        return target_method.read(b"" if response is None else response.binary())
 
     async def stream(
         self, method: str, body: object, timeout: float | None, topic: str, schema: Service | None
     ) -> AsyncGenerator[object, None]:
-        """Call a method and give the parts of its answer; any other answer is the only part."""
-        found = self._resolve(method, topic, schema)
-        if isinstance(found, MqttCallTarget):
-            async with aclosing(stream(self._session, found, _to_payload(body), timeout)) as plain:
-                async for data in plain:
+        """Call a method and yield the parts of its response; a response that is not streamed is the only part."""
+        target_method = self._resolve(method, topic, schema)
+        if isinstance(target_method, MqttCallTarget):
+            async with aclosing(stream(self._session, target_method, _to_payload(body), timeout)) as raw_parts:
+                async for data in raw_parts:
                     yield data
-        elif found.method.kind in _STREAMED_ANSWER:
-            async with aclosing(self._stream_with_schema(found, body, timeout)) as parts:
+        elif target_method.method.kind in _STREAMED_RESPONSE:
+            async with aclosing(self._stream_with_schema(target_method, body, timeout)) as parts:
                 async for part in parts:
                     yield part
         else:
             yield await self.call(method, body, timeout, topic, schema)
 
     async def _stream_with_schema(
-        self, known: SchemaMethod, body: object, timeout: float | None
+        self, method: SchemaMethod, body: object, timeout: float | None
     ) -> AsyncGenerator[object, None]:
-        request = _request_bodies(known, body) if known.method.kind in _STREAMED_REQUEST else known.write(body)
-        async with aclosing(stream(self._session, known.target, request, timeout)) as parts:
+        request = _request_bodies(method, body) if method.method.kind in _STREAMED_REQUEST else method.write(body)
+        async with aclosing(stream(self._session, method.target, request, timeout)) as parts:
             async for data in parts:
-                yield known.read(data)
+                yield method.read(data)
 
     def _resolve(self, name: str, topic: str, schema: Service | None) -> SchemaMethod | MqttCallTarget:
-        """Say what a name means; NotExecuted if it means nothing."""
+        """Return the method of a name; NotExecuted if there is none."""
         try:
             topic, kind = self._split_name(name, topic)
             service = schema or find_service(topic, self._schemas)
@@ -113,7 +113,7 @@ class DynamicCalls:
             raise NotExecuted(Reason.NO_SUCH_METHOD, str(exc)) from exc
 
     def _split_name(self, name: str, topic: str) -> tuple[str, str]:
-        """Return topic and type of `Service/Method`, of a method of our usual service, or of a hub's name `a.b`."""
+        """Return topic and method of `Service/Method`, of `Method` in the default service, or of a hub method `a.b`."""
         if topic:
             return topic, name
         if "/" in name:
@@ -127,7 +127,7 @@ class DynamicCalls:
 
 
 class _UncachedService:
-    """A service as an argument that does not count for the cache; its name does."""
+    """A service that is passed through a cache without being a part of its key; its name is a part."""
 
     def __init__(self, service: Service) -> None:
         self.service = service
@@ -139,32 +139,32 @@ class _UncachedService:
         return isinstance(other, _UncachedService) and other.service is self.service
 
 
-def _make_codec(topic: str, _name: str, same: _UncachedService) -> SchemaCodec:
-    return SchemaCodec({topic: same.service})
+def _make_codec(topic: str, _name: str, uncached: _UncachedService) -> SchemaCodec:
+    return SchemaCodec({topic: uncached.service})
 
 
 def service_topic(service: str) -> str:
-    """Return the topic of a service: a name gets a slash before it, a topic has one."""
+    """Return the topic of a service name or topic: a name gets a leading slash."""
     return service if service.startswith("/") else f"/{service}"
 
 
 def find_service(topic: str, schemas: Mapping[str, Service]) -> Service | None:
-    """Return the service of a topic, by its full name, by its name, or by either folded; None if there is none, or two.
+    """Return the service of a topic by its full name, its name, or either folded; None if there is none or several.
 
-    On `/fiveways` and `/hub` there is none.
+    `/fiveways` and `/hub` have no service.
     """
     name = topic.removeprefix("/")
     if name in schemas:
         return schemas[name]
-    found = [service for service in schemas.values() if service.name == name]
-    if not found:
+    matches = [service for service in schemas.values() if service.name == name]
+    if not matches:
         folded = names.fold(name, names.UMQ)
-        found = [
+        matches = [
             service
             for service in schemas.values()
             if folded in {names.fold(service.name, names.UMQ), names.fold(service.full_name, names.UMQ)}
         ]
-    return found[0] if len(found) == 1 else None
+    return matches[0] if len(matches) == 1 else None
 
 
 def _to_payload(body: object) -> Payload:
@@ -173,13 +173,13 @@ def _to_payload(body: object) -> Payload:
     return Binary(body) if isinstance(body, bytes) else Value(body)
 
 
-async def _request_bodies(known: SchemaMethod, body: object) -> AsyncIterator[tuple[Payload, bool]]:
-    """Give the elements of a list; anything else is the only element."""
+async def _request_bodies(method: SchemaMethod, body: object) -> AsyncIterator[tuple[Payload, bool]]:
+    """Yield the elements of a list; any other value is the only element."""
     values: Iterable[object] = body if isinstance(body, list | tuple) else [body]
-    ahead: Payload | None = None
+    previous: Payload | None = None
     for value in values:
-        if ahead is not None:
-            yield ahead, False
-        ahead = known.write(value)
-    if ahead is not None:
-        yield ahead, True
+        if previous is not None:
+            yield previous, False
+        previous = method.write(value)
+    if previous is not None:
+        yield previous, True

@@ -1,4 +1,4 @@
-"""The functions that serve the methods of a service."""
+"""Functions that serve the methods of a service."""
 
 import asyncio
 import inspect
@@ -18,12 +18,12 @@ from fiveways.schemas import Method, Service
 from fiveways.wire.payload import Binary
 
 BAD_PART: Final = "bad_part"
-"""The tag of the error when an element of a streamed request is not what it should be."""
+"""Error tag for an invalid element of a streamed request."""
 _BAD_REQUEST: Final = 400
 
 
 class MqttContext:
-    """One call, as its function sees it: the second parameter, if there is one."""
+    """Context of a call, for the second parameter of its function."""
 
     __slots__ = ("_deadline", "_loop", "method", "timeout", "topic")
 
@@ -32,18 +32,18 @@ class MqttContext:
         self._deadline = self._loop.time() + timeout
         self.topic = topic
         self.method = method
-        """As the schema names it."""
+        """Name of the method in the schema."""
         self.timeout = timeout
-        """How many seconds there were when the call came: the caller's word, else the service's own."""
+        """Seconds for the call when it arrived: the caller's timeout, otherwise that of the service."""
 
     @property
     def remaining(self) -> float:
-        """How many seconds are left; from any thread."""
+        """Seconds until the deadline; may be read from any thread."""
         return max(0.0, self._deadline - self._loop.time())
 
 
 class MethodHandler(msgspec.Struct, frozen=True):
-    """One function."""
+    """The function of one method."""
 
     method: Method
     function: Callable[..., Any]
@@ -54,20 +54,20 @@ class MethodHandler(msgspec.Struct, frozen=True):
     response: type[Message]
 
     def read(self, data: bytes) -> Message:
-        """Return a request; Malformed if the bytes are none."""
+        """Parse a request; Malformed if the bytes are invalid."""
         return parse_message(self.request, data)
 
     def write(self, value: object) -> Binary:
-        """Return an answer as a body; Unrepresentable if it is not what the schema says."""
+        """Serialize a response; Unrepresentable if it does not match the schema."""
         return serialize_message(self.response, value)
 
 
 class RequestStream:
-    """A streamed request, for the function that serves it: `async for each in requests:`."""
+    """A streamed request, as an async iterator for the function that serves it."""
 
-    def __init__(self, handler: MethodHandler, inflow: PartBuffer) -> None:
+    def __init__(self, handler: MethodHandler, buffer: PartBuffer) -> None:
         self._handler = handler
-        self._parts = inflow
+        self._parts = buffer
         self._element_number = 0
 
     def __aiter__(self) -> "RequestStream":
@@ -81,24 +81,24 @@ class RequestStream:
         try:
             return self._handler.read(data)
         except Malformed as exc:
-            # The function runs already, so these are not bad arguments any more.
+            # The function is running: the failure must not be reported as bad arguments.
             raise Fail(f"element {self._element_number}: {exc}", BAD_PART, code=_BAD_REQUEST) from exc
 
 
 def find_handlers(service: Service, implementation: object) -> Mapping[str, MethodHandler]:
-    """Find the functions of a service by name, as the schema has it or folded: `SayHello` or `say_hello`.
+    """Find the functions of a service by name, as in the schema or folded: `SayHello` or `say_hello`.
 
     Raises:
-        TypeError: a function cannot serve its method, or there is none at all.
+        TypeError: a function cannot serve its method, or no method has a function.
     """
-    found: dict[str, MethodHandler] = {}
+    handlers: dict[str, MethodHandler] = {}
     for method in service.methods.values():
         function = _find_function(implementation, method.name)
         if function is not None:
-            found[method.name] = _make_handler(service, method, function)
-    if not found:
+            handlers[method.name] = _make_handler(service, method, function)
+    if not handlers:
         raise TypeError(f"{implementation!r} has no function for any method of {service.full_name}")
-    return found
+    return handlers
 
 
 def _find_function(implementation: object, name: str) -> Callable[..., Any] | None:
@@ -114,42 +114,42 @@ def _find_function(implementation: object, name: str) -> Callable[..., Any] | No
 
 def _make_handler(service: Service, method: Method, function: Callable[..., Any]) -> MethodHandler:
     label = f"{service.full_name}.{method.name}"
-    style = execution_mode(function, label)
+    mode = execution_mode(function, label)
     streams = method.kind in {"server", "both"}
-    if streams != (style is ExecutionMode.STREAM):
-        want = "an async generator, as its answer" if streams else "no generator, as its answer"
-        raise TypeError(f"{label} must be {want} {'comes in parts' if streams else 'is one message'}")
-    if method.kind == "client" and style is ExecutionMode.THREAD:
-        raise TypeError(f"{label}: only an async function can read a stream")
+    if streams != (mode is ExecutionMode.STREAM):
+        expected = "must be an async generator" if streams else "must not be an async generator"
+        raise TypeError(f"{label} {expected}: its response is {'a stream' if streams else 'one message'}")
+    if method.kind == "client" and mode is ExecutionMode.THREAD:
+        raise TypeError(f"{label}: only an async function can read a streamed request")
     try:
         parameters = inspect.signature(function).parameters.values()
     except ValueError as exc:
         raise TypeError(f"{label}: {exc}") from exc
-    positional = [each for each in parameters if each.kind in (each.POSITIONAL_ONLY, each.POSITIONAL_OR_KEYWORD)]
-    given = 2 if len(positional) > 1 else 1
+    positional = [item for item in parameters if item.kind in (item.POSITIONAL_ONLY, item.POSITIONAL_OR_KEYWORD)]
+    argument_count = 2 if len(positional) > 1 else 1
     try:
-        inspect.signature(function).bind(*range(given))
+        inspect.signature(function).bind(*range(argument_count))
     except TypeError as exc:
         raise TypeError(f"{label} must take the request, and may take a context: {exc}") from exc
     takes_stream = method.kind in {"client", "both"}
-    return MethodHandler(method, function, style, given == 2, takes_stream, method.request, method.response)
+    return MethodHandler(method, function, mode, argument_count == 2, takes_stream, method.request, method.response)
 
 
 def parse_message(kind: type[Message], data: bytes) -> Message:
-    """Return a message; Malformed if the bytes are none."""
+    """Parse a message; Malformed if the bytes are invalid."""
     try:
         return kind.FromString(data)
     except (DecodeError, UnicodeDecodeError) as exc:
-        raise Malformed(f"{len(data)} bytes that are no {kind.DESCRIPTOR.full_name}") from exc
+        raise Malformed(f"{len(data)} bytes that are not a {kind.DESCRIPTOR.full_name}") from exc
 
 
 def serialize_message(kind: type[Message], value: object) -> Binary:
-    """Return a message as a body; Unrepresentable if it is not of that kind, or not complete."""
+    """Serialize a message; Unrepresentable if it is of another type, or incomplete."""
     if type(value) is not kind:
-        # Of one schema there may be classes from a descriptor set and from generated code.
-        wanted = kind.DESCRIPTOR.full_name
-        if not isinstance(value, Message) or value.DESCRIPTOR.full_name != wanted:
-            raise Unrepresentable(f"a {type(value).__name__}, where the schema has {wanted}")
+        # One schema may have classes from a descriptor set and from generated code.
+        expected_name = kind.DESCRIPTOR.full_name
+        if not isinstance(value, Message) or value.DESCRIPTOR.full_name != expected_name:
+            raise Unrepresentable(f"a {type(value).__name__} instead of a {expected_name}")
     try:
         return Binary(value.SerializeToString())
     except EncodeError as exc:
@@ -157,11 +157,11 @@ def serialize_message(kind: type[Message], value: object) -> Binary:
 
 
 def handler_failure(call_id: str, error: Fail) -> Failure:
-    """Return what a function said of its failure. Its data may be bytes or a message, and goes as it is then."""
+    """Return the failure that a function raised. Bytes or a message as its data are sent unchanged."""
     data = error.data
     if isinstance(data, Message):
         data = data.SerializePartialToString()
     if not isinstance(data, bytes):
         return to_failure(call_id, error)
-    plain = Fail(error.text, error.name, retry_after=error.retry_after, code=error.code)
-    return msgspec.structs.replace(to_failure(call_id, plain), data=Binary(data))
+    plain_error = Fail(error.text, error.name, retry_after=error.retry_after, code=error.code)
+    return msgspec.structs.replace(to_failure(call_id, plain_error), data=Binary(data))

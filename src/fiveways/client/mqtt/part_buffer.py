@@ -1,24 +1,24 @@
-"""The parts of a stream that have come, for whoever takes them one by one."""
+"""Parts of a stream that wait for the reader."""
 
 import asyncio
 from collections import deque
 from typing import Final
 
-from fiveways.app.values import MemoryBudget
+from fiveways.app.memory_budget import MemoryBudget
 
 _PART_OVERHEAD: Final = 128
 
 
 class PartBuffer:
-    """Parts as bytes, in order; then the end, or what went wrong.
+    """Parts as bytes, in order, then the end or an error.
 
-    At most `most` bytes wait, and no more than the budget has for all streams together.
+    At most `max_bytes` wait, within a budget that all streams share.
     """
 
     __slots__ = ("_arrival", "_budget", "_buffered_bytes", "_error", "_is_over", "_max_bytes", "_parts")
 
-    def __init__(self, most: int, budget: MemoryBudget) -> None:
-        self._max_bytes = most
+    def __init__(self, max_bytes: int, budget: MemoryBudget) -> None:
+        self._max_bytes = max_bytes
         self._budget = budget
         self._buffered_bytes = 0
         self._parts: deque[bytes] = deque()
@@ -28,11 +28,11 @@ class PartBuffer:
 
     @property
     def is_over(self) -> bool:
-        """Whether nothing more comes."""
+        """Whether no further part will arrive."""
         return self._is_over
 
     def put(self, part: bytes) -> bool:
-        """Take one more; False if too much waits already."""
+        """Add a part; return False if the limit is exceeded."""
         size = len(part) + _PART_OVERHEAD
         if self._is_over or self._buffered_bytes + size > self._max_bytes or not self._budget.acquire(size):
             return False
@@ -42,21 +42,21 @@ class PartBuffer:
         return True
 
     def end(self, error: Exception | None = None) -> None:
-        """Know that no more come; who has taken all that came gets the error, if there is one."""
+        """End the stream; after the last part the reader gets the error, if there is one."""
         if not self._is_over:
             self._is_over = True
             self._error = error
             self._wake()
 
     def drop(self) -> None:
-        """Know that nobody takes any more."""
+        """Discard all parts: there is no reader any more."""
         self._parts.clear()
         self._budget.release(self._buffered_bytes)
         self._buffered_bytes = 0
         self.end()
 
     async def wait_next(self) -> bytes | None:
-        """Return the next one, None at the end."""
+        """Return the next part, None at the end."""
         while not self._parts:
             if self._is_over:
                 if self._error is not None:

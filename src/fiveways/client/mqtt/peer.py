@@ -1,4 +1,4 @@
-"""A client of a broker, as a program sees it: typed calls, services, calls by name, and plain topics."""
+"""The client of an MQTT broker: typed calls, services, calls by name, and plain topics."""
 
 import ssl
 import weakref
@@ -20,22 +20,34 @@ from fiveways.schemas import Service, load_services
 from fiveways.transports.mqtt_link import Broker
 from fiveways.wire.limits import Limits
 
-# ruff: noqa: ASYNC109  a timeout is told to the service, and divided between waiting for a link and for an answer
+# ruff: noqa: ASYNC109  one timeout for the service, the wait for a link and the wait for the response
 
 
 class MqttPeer:
-    """One client of a broker. It reconnects by itself, unless it was told not to.
+    """A client of one MQTT broker, opened by `connect_mqtt`. It reconnects automatically unless told otherwise.
 
-    Every call raises a `CallError` if it fails: `NotExecuted`, if nothing was done for certain, `CallFailed` (with
-    `code`, `name`, which is the tag, and `retry_after`), `CallTimeout` or `CallLost`; and `ConnectionLost` once there
-    is no link to the broker any more. Who stops waiting has cancelled his call: the service does not hear of that, and
-    its answer is dropped, and counted in `dropped`.
+    A call raises these exceptions:
+
+    Raises:
+        NotExecuted: the method certainly did not run: a name or value is invalid, permission is denied, or there was no
+            link to the broker in time. `reason` says which.
+        CallFailed: the method ran and failed, or its response cannot be decoded; `code`, `name` (the tag of the error)
+            and `retry_after` are those of the error response.
+        CallTimeout: no response within the timeout; the method may have run.
+        CallLost: the link to the broker was lost before the response; the method may have run.
+        Cancelled: too many parts of a streamed response waited for the reader, or an element of a streamed request
+            could not be sent; the method may have run.
+        ConnectionLost: the connection to the broker is closed for good.
+        ValueError: the timeout is not positive.
+
+    Cancelling the task that waits for a call does not reach the service: its response is dropped and counted in
+    `dropped`.
     """
 
     protocol = "mqtt-rpc"
 
     def __init__(self, broker: Broker, settings: MqttSettings | None = None) -> None:
-        """Make one; `async with` opens it."""
+        """Create a client that is not connected; `async with` or `open()` connects it."""
         self._broker = broker
         self._settings = settings or MqttSettings()
         self._session = MqttSession(broker, self._settings)
@@ -48,35 +60,35 @@ class MqttPeer:
     def __repr__(self) -> str:
         return f"<MqttPeer {self.url} {self.state.value}>"
 
-    # How it is.
+    # State.
 
     @property
     def url(self) -> str:
-        """Where it is connected to, without the password."""
+        """URL of the broker, without the password."""
         return f"mqtt-rpc+{self._broker}"
 
     @property
     def state(self) -> ConnectionState:
-        """How the link to the broker is."""
+        """Current state of the link to the broker."""
         return self._session.reconnector.states.current.state
 
     def states(self) -> AsyncGenerator[ConnectionStatus, None]:
-        """Follow the link: `async for status in peer.states(): print(status)`, the present state first."""
+        """Yield the current state of the link, then each change: `async for status in peer.states():`."""
         return self._session.reconnector.states.follow()
 
     @property
     def strays(self) -> int:
-        """Answers with an id that nobody here asked with, or too late; two services on one topic make such."""
+        """Number of responses with an unknown or expired id, for example from two services on one topic."""
         return self._session.conversation.stray_responses
 
     @property
     def malformed(self) -> int:
-        """Messages on our topics that could not be read."""
+        """Number of messages on RPC topics that could not be decoded."""
         return self._session.conversation.refused_messages
 
     @property
     def dropped(self) -> int:
-        """Answers that came after their callers had stopped waiting."""
+        """Number of responses whose callers had stopped waiting."""
         return self._session.dropped
 
     # Typed calls.
@@ -84,20 +96,20 @@ class MqttPeer:
     def stub(
         self, service: object, *, topic: str = "", timeout: float | None = None, retry: Retry | None = None
     ) -> Stub:
-        """Return the methods of a service: `await peer.stub(greeter_pb2).SayHello(HelloRequest(name="Bob"))`.
+        """Return a typed stub of a service: `await peer.stub(greeter_pb2).SayHello(HelloRequest(name="Bob"))`.
 
         Args:
-            service: a generated module with one service, a service's descriptor, or a `Service` of a descriptor set.
-            topic: where it is served; its name with a slash before it, if left out.
-            timeout: seconds for every call that names none itself; left out, the service's own holds.
-            retry: whether, and when, a call that failed is made again; left out, it is not.
+            service: a generated module with one service, a service descriptor, or a `Service` from a descriptor set.
+            topic: topic of the service; by default its name with a leading slash.
+            timeout: default timeout of calls, in seconds; by default that of the service applies.
+            retry: retry policy; by default there are no retries.
 
         Raises:
-            SchemaError: that is no service.
-            ValueError: nothing can be called on such a topic.
+            SchemaError: `service` is not a service.
+            ValueError: the topic is invalid, or the timeout is not positive.
         """
-        known = Service.of(service)
-        return Stub(CallDefaults(self._session, timeout, retry), known, topic or service_topic(known.name))
+        schema = Service.of(service)
+        return Stub(CallDefaults(self._session, timeout, retry), schema, topic or service_topic(schema.name))
 
     def serve(
         self, service: object, implementation: object, *, topic: str = "", timeout: float = HUB_TIMEOUT
@@ -105,24 +117,27 @@ class MqttPeer:
         """Serve a service: `async with peer.serve(greeter_pb2, MyGreeter()):`, or `served = await peer.serve(...)`.
 
         The implementation has a function for each method, under its name in the schema or folded (`SayHello`,
-        `say_hello`); what it lacks is answered 404. Async functions run as tasks, plain ones in threads; a method that
-        answers in parts is an async generator. Each gets the request, or an async iterator of them, and as a second
-        argument, if it takes one, a context. What it raises as `fiveways.Fail` the caller gets to know; anything else
-        is logged, and 500 for the caller, with a reference to the log.
+        `say_hello`). Missing methods are answered with error 404. Async functions run as tasks, other functions in
+        threads. A method with a streamed response is an async generator. A function gets the request, or an async
+        iterator of requests, and as an optional second argument an `MqttContext`. It raises `fiveways.Fail` to send an
+        error to the caller. Any other exception is logged and sent as error 500 with a reference to the log.
 
         Args:
-            service: as with `stub`.
-            implementation: an object with these functions, or a mapping of them by name.
-            topic: as with `stub`. One topic has one service: two would both answer.
-            timeout: seconds for calls that name none. Whoever takes longer is cancelled, and answered 504.
+            service: as for `stub`.
+            implementation: an object with these functions, or a mapping of names to functions.
+            topic: as for `stub`. A topic must have only one service: two services would both respond.
+            timeout: seconds for calls without a timeout. A call that takes longer is cancelled and answered with error
+                504.
 
         Raises:
-            SchemaError: that is no service.
+            SchemaError: `service` is not a service.
             TypeError: a function cannot serve its method.
-            BadName: nothing can be served on such a topic.
+            BadName: the topic is invalid.
+            ValueError: the timeout is not positive.
+            NotExecuted: on entry or `await`: the broker refuses the topic, or there is no link in time.
         """
-        known = Service.of(service)
-        return self._services.create(known, implementation, topic or service_topic(known.name), timeout)
+        schema = Service.of(service)
+        return self._services.create(schema, implementation, topic or service_topic(schema.name), timeout)
 
     # Calls by name.
 
@@ -135,15 +150,25 @@ class MqttPeer:
         topic: str = "",
         schema: object = None,
     ) -> object:
-        """Call a method by name and return its value: `await peer.call("Greeter/SayHello", {"name": "Bob"})`.
+        """Call a method by name and return its result: `await peer.call("Greeter/SayHello", {"name": "Bob"})`.
 
-        `Service/Method` is a type on the topic `/Service`; `Method` alone is one of the service in the URL, and
-        `account.get_balance` what a hub offers under that name. Where a schema is known the body is JSON by
-        protobuf's own mapping, else bytes; the hub's own methods take any JSON. A method that streams takes, or gives,
-        a list.
+        `Service/Method` is a method on the topic `/Service`, `Method` alone one of the service in the URL, and
+        `account.get_balance` a method of a hub at this broker. With a schema, body and result are JSON in protobuf's
+        own mapping, otherwise bytes; a hub's own methods take any JSON. A streamed request is a list, and so is a
+        streamed response.
+
+        Args:
+            method: name of the method.
+            body: the request.
+            timeout: seconds for the call; by default the timeout of `connect_mqtt`.
+            topic: topic of the service; `method` is then the name of the method alone.
+            schema: the service, as for `stub`; by default it is looked up in the schemas of `connect_mqtt`.
+
+        Raises:
+            SchemaError: `schema` is not a service.
         """
-        known = None if schema is None else Service.of(schema)
-        return await self._dynamic_calls.call(method, body, timeout, topic, known)
+        parsed_schema = None if schema is None else Service.of(schema)
+        return await self._dynamic_calls.call(method, body, timeout, topic, parsed_schema)
 
     def stream(
         self,
@@ -154,56 +179,69 @@ class MqttPeer:
         topic: str = "",
         schema: object = None,
     ) -> AsyncGenerator[object, None]:
-        """Call a method by name and give the parts of its answer: `async for part in peer.stream("Greeter/Count"):`."""
-        known = None if schema is None else Service.of(schema)
-        return self._dynamic_calls.stream(method, body, timeout, topic, known)
+        """Call a method by name and yield the parts of its response: `async for part in peer.stream("Greeter/Count"):`.
+
+        The arguments are those of `call`. A response that is not streamed is the only part.
+
+        Raises:
+            SchemaError: `schema` is not a service.
+        """
+        parsed_schema = None if schema is None else Service.of(schema)
+        return self._dynamic_calls.stream(method, body, timeout, topic, parsed_schema)
 
     # Plain topics.
 
     async def publish(
         self, topic: str, data: object = None, *, retain: bool = False, timeout: float | None = None
     ) -> None:
-        """Publish bytes, a text, or anything else as JSON, with QoS 1: `await peer.publish("sensors/roof", 21.5)`.
+        """Publish bytes, a string, or any other value as JSON, with QoS 1: `await peer.publish("sensors/roof", 21.5)`.
 
-        It returns when the link has taken it, and does not wait for the broker's word.
+        It returns when the link has accepted the message, without waiting for the broker's acknowledgement.
 
         Raises:
-            NotExecuted: there is no link in time, or it cannot be published.
+            NotExecuted: there is no link in time, or the topic or value is invalid.
+            ConnectionLost: the connection to the broker is closed for good.
+            ValueError: the timeout is not positive.
         """
         payload = encode_payload(data)
-        keeper = self._session.reconnector
-        await keeper.wait_ready(self._settings.timeout if timeout is None else timeout)
-        if keeper.link is None:
+        reconnector = self._session.reconnector
+        await reconnector.wait_ready(self._settings.timeout if timeout is None else timeout)
+        if reconnector.link is None:
             raise NotExecuted(Reason.UNAVAILABLE, "the link to the broker is gone")
         try:
-            keeper.link.publish(topic, payload, retain=retain)
+            reconnector.link.publish(topic, payload, retain=retain)
         except ValueError as exc:
             raise NotExecuted(Reason.BAD_ARGUMENTS, str(exc)) from exc
 
     def subscribe(self, topic_filter: str) -> MqttSubscription:
-        """Follow a topic, or all that fit: `async with peer.subscribe("sensors/+/temperature") as events:`.
+        """Subscribe to a topic or a topic filter: `async with peer.subscribe("sensors/+/temperature") as events:`.
 
-        `+` stands for one level, `#` for all that follow. Each subscription has a connection of its own.
+        `+` matches one level, `#` all remaining levels. Each subscription has a connection of its own.
         """
-        feed = SubscriptionConnection(self._broker, self._settings, topic_filter)
-        self._subscriptions.add(feed)
-        return MqttSubscription(feed)
+        connection = SubscriptionConnection(self._broker, self._settings, topic_filter)
+        self._subscriptions.add(connection)
+        return MqttSubscription(connection)
 
-    # The beginning and the end.
+    # Lifecycle.
 
     async def open(self) -> None:
-        """Connect; Refused or ConnectionLost if that fails."""
+        """Connect to the broker. `connect_mqtt` does this.
+
+        Raises:
+            Refused: the broker rejects the credentials.
+            ConnectionLost: the broker cannot be reached.
+        """
         await self._session.reconnector.start()
 
     async def close(self) -> None:
-        """Part from the broker; services stop, and calls that are open fail."""
+        """Stop services and subscriptions, and close the connection; open calls fail."""
         await self._services.close()
-        for feed in list(self._subscriptions):
-            await feed.close()
+        for connection in list(self._subscriptions):
+            await connection.close()
         await self._session.close()
 
     async def wait_closed(self) -> ConnectionStatus:
-        """Wait until the link is over for good, and return why."""
+        """Wait until the connection is closed for good, and return the last status with the reason."""
         async for status in self.states():
             last = status
         return last
@@ -217,7 +255,7 @@ class MqttPeer:
 
 
 class MqttConnector:
-    """What `connect_mqtt` returns: `peer = await connect_mqtt(url)`, or `async with connect_mqtt(url) as peer:`."""
+    """Result of `connect_mqtt`: `peer = await connect_mqtt(url)`, or `async with connect_mqtt(url) as peer:`."""
 
     def __init__(self, broker: Broker, settings: MqttSettings) -> None:
         self._broker = broker
@@ -260,29 +298,30 @@ def connect_mqtt(  # noqa: PLR0913  all but the first have a default
     limits: Limits = Limits(),
     show_errors: bool = False,
 ) -> MqttConnector:
-    """Open a connection to a broker; `async with` closes it after use.
+    """Open a connection to an MQTT broker; `async with` closes it after use.
 
     Args:
-        broker: its URL, `mqtt://[user[:password]@]host[:1883]` or `mqtts://`, or what `Broker.parse` made of it.
-        service: whose methods `peer.call("Method")` means.
-        schema: descriptor set files, or what `load` made of them: calls by name of these services take and give JSON.
-        timeout: seconds for every call that names none itself; the usual 30 are not told to services, which have their
-            own.
-        reconnect: open a new link when one is lost, with the same subscriptions. Calls that are open fail.
-        wait: seconds for which the first link is tried again; 0 tries once.
-        backoff: seconds to wait before a new try, at most: at first, and at last, after twice as many each time.
-        keepalive: seconds; a broker that is silent for one and a half of these is lost.
-        client_id: as whom the broker knows us; a random one if left out.
-        ssl_context: how to check the broker's certificate, and show ours; as the system does if left out.
-        limits: what this side bears.
-        show_errors: tell callers of our services the class and text of what these raise. Otherwise they get the text of
-            a `Fail` only, and of all else a reference, under which our log has the traceback.
+        broker: URL of the broker, `mqtt://[user[:password]@]host[:1883]` or `mqtts://`, or a `Broker`.
+        service: default service of `peer.call("Method")`, as a name or a topic.
+        schema: descriptor set files, or services from `load_services`; calls by name to these services take and return
+            JSON.
+        timeout: default timeout of calls, in seconds. The default of 30 is not sent to services, which have their own.
+        reconnect: open a new connection when one is lost, with the same subscriptions. Open calls fail.
+        wait: seconds for which the first connection is retried; 0 tries once.
+        backoff: limits of the wait before a reconnect, in seconds: the first, which doubles with each attempt, and the
+            last. The actual wait is random, from half of the limit.
+        keepalive: seconds; a broker that is silent for one and a half of these is considered lost.
+        client_id: MQTT client id; by default a random one.
+        ssl_context: TLS settings for `mqtts://`; by default those of the system.
+        limits: size and time limits of this client.
+        show_errors: send callers of served methods the class and text of an exception. Otherwise they get the text of a
+            `Fail`, and for any other exception a reference to the traceback in this client's log.
 
     Raises:
-        ValueError: it is no URL of a broker, or a time is not above 0.
+        ValueError: the URL is invalid, or the timeout is not positive.
         SchemaError: a schema cannot be used.
-        Refused: the broker does not let us in.
-        ConnectionLost: it cannot be reached.
+        Refused: the broker rejects the credentials.
+        ConnectionLost: the broker cannot be reached.
     """
     first_wait, longest_wait = backoff
     settings = MqttSettings(

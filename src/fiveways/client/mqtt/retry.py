@@ -1,4 +1,4 @@
-"""When a call is made again."""
+"""Retries of failed calls."""
 
 from dataclasses import dataclass
 from typing import Final
@@ -9,29 +9,30 @@ _TRANSIENT: Final = frozenset({Reason.UNAVAILABLE, Reason.OVERLOADED})
 
 
 class NotSent(NotExecuted):
-    """The call never left this process, so that no answer could say whether it may be made again."""
+    """The call never left this process; no service can have said whether it may be retried."""
 
 
 @dataclass(frozen=True, slots=True)
 class Retry:
-    """How often a call is made, and how long it waits in between: `peer.stub(Greeter, retry=Retry(attempts=5))`.
+    """Retry policy for calls: `peer.stub(Greeter, retry=Retry(attempts=5))`.
 
-    An answer decides by its `retry_after`: so long it waits, and without one it never asks again. What never left, as
-    there was no link to the broker, is tried again after `first_wait` seconds, then after twice as long each time. What
-    timed out or was lost may have run, and is left to the caller. All attempts share the call's timeout.
+    A failed call is retried if its error response has `retry_after`, after that many seconds. A call that was never
+    sent, because there was no link to the broker, is retried after `first_wait` seconds, which doubles with each
+    attempt. Calls that timed out or were lost may have run and are not retried. All attempts share the timeout of the
+    call.
     """
 
     attempts: int = 3
-    """Calls in all."""
+    """Maximum number of attempts, including the first."""
     max_wait: float = 30.0
-    """Who wants us to wait longer gets no further call."""
+    """Seconds; if an error requests a longer wait, there is no retry."""
     first_wait: float = 0.1
 
-    def delay(self, error: CallError, made: int) -> float | None:
-        """Return how long to wait after the call that was `made` so many times; None if it is not made again."""
-        if made >= self.attempts or not isinstance(error, NotExecuted | CallFailed):
+    def delay(self, error: CallError, attempt: int) -> float | None:
+        """Return the seconds to wait before the next attempt, after `attempt` attempts; None for no retry."""
+        if attempt >= self.attempts or not isinstance(error, NotExecuted | CallFailed):
             return None
         wait = error.retry_after
         if wait is None and isinstance(error, NotSent) and error.reason in _TRANSIENT:
-            wait = min(self.first_wait * 2 ** (made - 1), self.max_wait)
+            wait = min(self.first_wait * 2 ** (attempt - 1), self.max_wait)
         return wait if wait is not None and 0 < wait <= self.max_wait else None

@@ -1,4 +1,4 @@
-"""Calls of others at work: most async functions never wait, and share tasks."""
+"""Calls of served methods in progress. Most async functions never wait, and share worker tasks."""
 
 import asyncio
 from collections import deque
@@ -16,25 +16,25 @@ if TYPE_CHECKING:
 
 
 class ServiceCall(msgspec.Struct, eq=False):
-    """One call that is not answered yet."""
+    """One call without a response."""
 
     id: str
     service: "ServedService"
     handler: MethodHandler
     request_parts: PartBuffer | None = None
-    """Where the elements of a streamed request go."""
+    """Buffer for the elements of a streamed request."""
     is_over: bool = False
-    """Nothing more is to be said about it."""
+    """Whether the response was sent, or is no longer needed."""
     parts_sent: int = 0
-    """How many of a streamed answer were said."""
+    """Number of parts of a streamed response that were sent."""
     task: "asyncio.Task[None] | None" = None
-    """Where its function is at work, as long as it is."""
+    """Task that runs the function, while it runs."""
     deadline: float = 0.0
-    """When the service's own timeout ends it, where the caller named none."""
+    """Deadline by the service's own timeout, for calls without a timeout."""
 
     @property
     def breaks_with_link(self) -> bool:
-        """Whether a link that is lost takes a part of its stream along."""
+        """Whether a lost link loses a part of its stream."""
         return self.parts_sent > 0 or (self.request_parts is not None and not self.request_parts.is_over)
 
 
@@ -42,29 +42,31 @@ QueuedCall: TypeAlias = tuple[ServiceCall, tuple[Any, ...]]
 
 
 class CallWorkers:
-    """Tasks that take calls of async functions one after the other, as those of `app.runs` do.
+    """Tasks that run calls of async functions one after the other, as those of `app.call_executor` do.
 
-    A task for each call would cost more than most functions do. While one call waits another task goes on with the
-    rest; and a task in which a function has left something behind, or that was cancelled, takes no further call.
+    A task per call would cost more than most functions. While one call waits, another task continues with the queue. A
+    task whose context a function changed, or that was cancelled, takes no further call.
     """
 
     def __init__(
-        self, answer: Callable[[ServiceCall, object], None], fail: Callable[[ServiceCall, BaseException], None]
+        self,
+        on_result: Callable[[ServiceCall, object], None],
+        on_error: Callable[[ServiceCall, BaseException], None],
     ) -> None:
-        """Make it; `answer` is told what a function returned, `fail` what it or `answer` raised."""
-        self._on_result = answer
-        self._on_error = fail
+        """Create it; `on_result` gets the return value of a function, `on_error` any exception, also of `on_result`."""
+        self._on_result = on_result
+        self._on_error = on_error
         self._loop = asyncio.get_running_loop()
         self._queue: deque[QueuedCall] = deque()
-        """Calls that no worker has taken yet."""
-        # A task that nobody holds may be swept away while it waits.
+        """Calls that wait for a worker."""
+        # A task without a reference may be garbage collected while it waits.
         self._tasks: set[asyncio.Task[None]] = set()
         self._is_worker_starting = False
-        """A worker was called that has not begun."""
+        """Whether a worker was created that has not started."""
 
-    def start(self, run: ServiceCall, arguments: tuple[Any, ...]) -> None:
-        """Have a function called in the loop's next pass, unless its call is over by then."""
-        self._queue.append((run, arguments))
+    def start(self, call: ServiceCall, arguments: tuple[Any, ...]) -> None:
+        """Run a function in the next event loop iteration, unless its call is over by then."""
+        self._queue.append((call, arguments))
         if not self._is_worker_starting:
             self._spawn_worker()
 
@@ -76,23 +78,23 @@ class CallWorkers:
 
     async def _run_worker(self) -> None:
         self._is_worker_starting = False
-        task, clean = cast("asyncio.Task[None]", asyncio.current_task(self._loop)), copy_context()
-        queue, answer, cancelling = self._queue, self._on_result, task.cancelling
+        task, clean_context = cast("asyncio.Task[None]", asyncio.current_task(self._loop)), copy_context()
+        queue, on_result, cancelling = self._queue, self._on_result, task.cancelling
         try:
-            while queue and not cancelling() and copy_context() == clean:
-                run, arguments = queue.popleft()
+            while queue and not cancelling() and copy_context() == clean_context:
+                call, arguments = queue.popleft()
                 if queue and not self._is_worker_starting:
-                    self._spawn_worker()  # it goes on with the others if this call has to wait
-                if run.is_over:
+                    self._spawn_worker()  # it continues with the queue if this call has to wait
+                if call.is_over:
                     continue
-                # Not before: a task that is cancelled before it begins would take nobody else's call either.
-                run.task = task
+                # Set only here: a task that is cancelled before it starts could not run the other calls.
+                call.task = task
                 try:
-                    answer(run, await run.handler.function(*arguments))
+                    on_result(call, await call.handler.function(*arguments))
                 except (Exception, asyncio.CancelledError, SystemExit) as exc:  # noqa: BLE001  the caller gets it
-                    self._on_error(run, exc)
+                    self._on_error(call, exc)
                 finally:
-                    run.task = None  # it may be at another call by now
+                    call.task = None  # the task may run another call by now
         finally:
             if queue and not self._is_worker_starting:
-                clean.run(self._spawn_worker)
+                clean_context.run(self._spawn_worker)

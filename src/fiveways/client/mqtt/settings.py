@@ -1,4 +1,4 @@
-"""How one client of a broker connects, and what it may hold."""
+"""Settings of one client of an MQTT broker."""
 
 import ssl
 from collections.abc import Mapping
@@ -11,29 +11,29 @@ from fiveways.wire.limits import Limits
 
 @dataclass(frozen=True, slots=True)
 class MqttSettings:
-    """Times in seconds. `connect_mqtt` explains those that most programs need."""
+    """Settings of one client of a broker; times are in seconds. `connect_mqtt` explains the common ones."""
 
     timeout: float = HUB_TIMEOUT
     service: str = ""
-    """Whose methods `call("SayHello")` means, as a name or as a topic."""
+    """Default service of `call("SayHello")`, as a name or a topic."""
     schemas: Mapping[str, Service] = field(default_factory=dict)
-    """By full name; what is called by a name of these takes and gives JSON."""
+    """Services by full name; calls by name to these services take and return JSON."""
     reconnect: bool = True
     wait: float = 0.0
-    """For this long the first link is tried again."""
+    """Seconds for which the first connection is retried."""
     first_wait: float = 0.1
     longest_wait: float = 1.0
     open_timeout: float = 10.0
-    """For the link, and for the broker to confirm a subscription."""
+    """Limit for the connection, and for the broker to confirm a subscription."""
     keepalive: float = 20.0
     client_id: str = ""
     ssl_context: ssl.SSLContext | None = field(default=None, repr=False)
     limits: Limits = Limits()
     topic_idle: float = 300.0
-    """The broker is asked for a topic no longer on which nobody called anything for so long."""
+    """Seconds without a call after which the client unsubscribes from a topic."""
     max_topics: int = 1000
-    """Topics that are asked for at once; the one that was used least recently makes room."""
+    """Topics with a subscription at the same time; the least recently used one is evicted."""
     max_waiting: int = 16 << 20
-    """Bytes, about, of one stream, or of one subscription, that nobody has taken yet."""
+    """Approximate bytes of one stream or subscription that may wait for the reader."""
     show_errors: bool = False
-    """Whether callers of our services are told what these raise."""
+    """Whether callers of served methods see the class and text of an exception."""

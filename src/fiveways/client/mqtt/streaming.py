@@ -1,4 +1,4 @@
-"""Calls in which one side, or both, send more than one message."""
+"""Calls with a streamed request, a streamed response, or both."""
 
 import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator
@@ -9,59 +9,61 @@ from fiveways.client.pending_requests import PendingRequest
 from fiveways.errors import Cancelled, ConnectionLost, LocalProtocolError, NotExecuted, Reason
 from fiveways.wire.payload import Payload
 
-# ruff: noqa: ASYNC109  a timeout is told to the service
+# ruff: noqa: ASYNC109  the timeout is sent to the service
 
 RequestBodies = AsyncIterator[tuple[Payload, bool]]
-"""The elements of a streamed request, each with whether it is known to be the last."""
+"""Elements of a streamed request, each with whether it is known to be the last."""
 
 
 async def stream(
     session: MqttSession, target: MqttCallTarget, request: Payload | RequestBodies, timeout: float | None
 ) -> AsyncGenerator[bytes, None]:
-    """Call a method that answers in parts, and give them as they come. Who stops taking them has given the call up."""
+    """Call a method with a streamed response and yield its parts; closing the generator abandons the call."""
     first, is_last, bodies = await _take_first(request)
-    left = await session.wait_ready(target.topic, timeout)
-    inflow = session.new_part_buffer()
-    pending = session.start_call(target, first, session.remaining(timeout, left), inflow, more=not is_last)
-    sending = _start_sending(session, pending, bodies) if bodies is not None and not is_last else None
-    if sending is not None:
-        sending.add_done_callback(lambda task: inflow.end(_task_error(task)) if _task_error(task) else None)
+    remaining = await session.wait_ready(target.topic, timeout)
+    buffer = session.new_part_buffer()
+    pending = session.start_call(target, first, session.remaining(timeout, remaining), buffer, more=not is_last)
+    sender = _start_sending(session, pending, bodies) if bodies is not None and not is_last else None
+    if sender is not None:
+        sender.add_done_callback(lambda task: buffer.end(_task_error(task)) if _task_error(task) else None)
     try:
-        while (data := await inflow.wait_next()) is not None:
+        while (data := await buffer.wait_next()) is not None:
             yield data
     finally:
         session.abandon(pending)
-        inflow.drop()
-        await _stop_sending(sending)
+        buffer.drop()
+        await _stop_sending(sender)
 
 
 async def upload(session: MqttSession, target: MqttCallTarget, bodies: RequestBodies, timeout: float | None) -> bytes:
-    """Call a method that takes a streamed request, and return its answer."""
+    """Call a method with a streamed request and return its response."""
     first, is_last, _ = await _take_first(bodies)
-    left = await session.wait_ready(target.topic, timeout)
-    pending = session.start_call(target, first, session.remaining(timeout, left), more=not is_last)
-    sending = None if is_last else _start_sending(session, pending, bodies)
-    if sending is not None:
-        sending.add_done_callback(lambda task: _propagate_error(task, pending))
+    remaining = await session.wait_ready(target.topic, timeout)
+    pending = session.start_call(target, first, session.remaining(timeout, remaining), more=not is_last)
+    sender = None if is_last else _start_sending(session, pending, bodies)
+    if sender is not None:
+        sender.add_done_callback(lambda task: _propagate_error(task, pending))
     try:
         body = (await pending.future).body
         return b"" if body is None else body.binary()
     finally:
         session.abandon(pending)
-        await _stop_sending(sending)
+        await _stop_sending(sender)
 
 
 async def _take_first(request: Payload | RequestBodies) -> tuple[Payload, bool, RequestBodies | None]:
-    """Take the first element: it names the method, so that there is no call without it."""
+    """Return the first element, with which the call begins, whether it is the last, and the other elements."""
     if isinstance(request, Payload):
         return request, True, None
     async for body, is_last in request:
         return body, is_last, request
-    raise NotExecuted(Reason.BAD_ARGUMENTS, "a streamed request has at least one element: the first names the method")
+    raise NotExecuted(
+        Reason.BAD_ARGUMENTS, "a streamed request needs at least one element: the first one carries the method"
+    )
 
 
 def _start_sending(session: MqttSession, pending: PendingRequest, bodies: RequestBodies) -> "asyncio.Task[None]":
-    """Send the other elements while somebody waits for the answer."""
+    """Start a task that sends the remaining elements."""
     return asyncio.create_task(_send_rest(session, pending, bodies), name="fiveways.mqtt.upload")
 
 
@@ -75,20 +77,20 @@ async def _send_rest(session: MqttSession, pending: PendingRequest, bodies: Requ
         try:
             session.send_part(pending, body, last=is_last)
         except LocalProtocolError as exc:
-            # The others have left, so it cannot be said that nothing was run.
-            raise Cancelled(f"element {number} cannot be sent: {exc}; the call was given up, and may have run") from exc
-        # One who gives elements without ever waiting must not keep the link from being written to.
+            # Earlier elements were sent: the method may have run.
+            raise Cancelled(f"element {number} cannot be sent: {exc}; the call was cancelled and may have run") from exc
+        # An iterable that never waits must not keep the loop from writing to the link.
         if number % 32 == 0:
             await asyncio.sleep(0)
     if not is_last and not pending.future.done():
         await session.reconnector.wait_writable()
-        with suppress(LocalProtocolError):  # the answer may have come meanwhile
+        with suppress(LocalProtocolError):  # the response may have arrived in the meantime
             session.send_part(pending, None, last=True)
 
 
 def _task_error(task: "asyncio.Task[None]") -> Exception | None:
     error = None if task.cancelled() else task.exception()
-    # That there is no link any more, the call hears itself.
+    # The call itself fails when the link is lost.
     return error if isinstance(error, Exception) and not isinstance(error, ConnectionLost) else None
 
 
@@ -98,8 +100,8 @@ def _propagate_error(task: "asyncio.Task[None]", pending: PendingRequest) -> Non
         pending.future.set_exception(error)
 
 
-async def _stop_sending(sending: "asyncio.Task[None] | None") -> None:
-    """End the sending, and wait for it: the user's iterable must not run on behind its back."""
-    if sending is not None and not sending.done():
-        sending.cancel()
-        await asyncio.wait([sending])
+async def _stop_sending(sender: "asyncio.Task[None] | None") -> None:
+    """Cancel the sender task and wait for it: the user's iterable must not run after the call."""
+    if sender is not None and not sender.done():
+        sender.cancel()
+        await asyncio.wait([sender])

@@ -1,4 +1,4 @@
-"""Typed calls: an object with the methods of a service."""
+"""Typed stubs of services."""
 
 import asyncio
 from collections.abc import AsyncGenerator, AsyncIterable, Iterable
@@ -18,13 +18,13 @@ from fiveways.model.names import BadName
 from fiveways.schemas import Method, Service
 from fiveways.wire.payload import Binary, Payload
 
-# ruff: noqa: ASYNC109  a timeout is told to the service, and divided between attempts
+# ruff: noqa: ASYNC109  the timeout is sent to the service and shared by all attempts
 
 NO_RETRY: Final = Retry(attempts=1)
 
 
 class CallDefaults:
-    """What holds for all calls of a stub that say nothing else."""
+    """Default options of the calls of a stub."""
 
     __slots__ = ("retry", "session", "timeout")
 
@@ -37,11 +37,11 @@ class CallDefaults:
 
 
 class _StubMethod:
-    """One method of a service, to be called."""
+    """A callable method of a service."""
 
-    def __init__(self, usual: CallDefaults, method: Method, topic: str) -> None:
-        self._defaults = usual
-        self._session = usual.session
+    def __init__(self, defaults: CallDefaults, method: Method, topic: str) -> None:
+        self._defaults = defaults
+        self._session = defaults.session
         self._method = method
         self._request, self._response = method.request, method.response
         self._target = make_target(topic, method.name)
@@ -52,7 +52,7 @@ class _StubMethod:
         return f"<{self._method.kind} method {self._method.name} on {self._target.topic}>"
 
     def _serialize(self, value: object) -> Binary:
-        """Return what is sent; TypeError if it is no message of the schema, NotExecuted if it is not complete."""
+        """Serialize a request; TypeError if it is not of the schema's type, NotExecuted if it is incomplete."""
         try:
             return serialize_message(self._request, value)
         except Unrepresentable as exc:
@@ -60,50 +60,57 @@ class _StubMethod:
                 raise NotExecuted(Reason.BAD_ARGUMENTS, str(exc)) from exc
             raise TypeError(f"{self._method.name}: {exc}") from exc
 
-    def _parse(self, data: bytes) -> Any:  # noqa: ANN401  the class of a message is not known here
+    def _parse(self, data: bytes) -> Any:  # noqa: ANN401  the message class is known at run time only
         try:
             return parse_message(self._response, data)
         except Malformed as exc:
-            raise CallFailed(f"the answer of {self._target.spelling} cannot be read: {exc}") from exc
+            raise CallFailed(f"the response of {self._target.spelling} cannot be decoded: {exc}") from exc
 
 
 class Unary(_StubMethod):
-    """A method whose request and answer are one message each: `await stub.SayHello(HelloRequest(name="Bob"))`."""
+    """A method with one request and one response: `await stub.SayHello(HelloRequest(name="Bob"))`."""
 
     async def __call__(self, request: Message, *, timeout: float | None = None, retry: Retry | None = None) -> Any:  # noqa: ANN401  see above
-        """Call it; a `CallError` if it fails, `ConnectionLost` if there will be no link to the broker any more."""
-        usual = self._defaults
+        """Call the method and return its response.
+
+        Raises:
+            CallError: the call failed; see `MqttPeer`.
+            ConnectionLost: the connection to the broker is closed for good.
+            TypeError: the request is not a message of the schema's type.
+            ValueError: the timeout is not positive.
+        """
+        defaults = self._defaults
         body = self._serialize(request)
         if timeout is None:
-            timeout = usual.timeout
-        policy = retry or usual.retry
+            timeout = defaults.timeout
+        policy = retry or defaults.retry
         if policy.attempts > 1:
             return await self._call_with_retries(body, timeout, policy)
-        answer = await self._session.call(self._target, body, timeout)
-        return self._parse(body_bytes(answer.body))
+        response = await self._session.call(self._target, body, timeout)
+        return self._parse(body_bytes(response.body))
 
     async def _call_with_retries(self, body: Payload, timeout: float | None, policy: Retry) -> Any:  # noqa: ANN401  see above
         attempts = RetryAttempts(self._session, self._target.spelling, timeout, policy)
         while True:
             try:
-                answer = await self._session.call(self._target, body, attempts.timeout)
-                return self._parse(body_bytes(answer.body))
+                response = await self._session.call(self._target, body, attempts.timeout)
+                return self._parse(body_bytes(response.body))
             except CallError as exc:
                 await attempts.wait_after(exc)
 
 
 class ServerStream(_StubMethod):
-    """A method that answers in parts: `async for reply in stub.Count(CountRequest(up_to=3)):`."""
+    """A method with a streamed response: `async for reply in stub.Count(CountRequest(up_to=3)):`."""
 
     async def __call__(
         self, request: Message, *, timeout: float | None = None, retry: Retry | None = None
     ) -> AsyncGenerator[Any, None]:
-        """Call it and give the parts as they come. It is tried again only before the first of them."""
-        usual = self._defaults
+        """Call the method and yield the parts of its response. A retry happens only before the first part."""
+        defaults = self._defaults
         body = self._serialize(request)
         if timeout is None:
-            timeout = usual.timeout
-        attempts = RetryAttempts(self._session, self._target.spelling, timeout, retry or usual.retry)
+            timeout = defaults.timeout
+        attempts = RetryAttempts(self._session, self._target.spelling, timeout, retry or defaults.retry)
         has_begun = False
         while True:
             try:
@@ -120,24 +127,24 @@ class ServerStream(_StubMethod):
 
 
 class ClientStream(_StubMethod):
-    """A method that takes many messages: `await stub.Sum(SumRequest(number=n) for n in range(3))`."""
+    """A method with a streamed request: `await stub.Sum(SumRequest(number=n) for n in range(3))`."""
 
     async def __call__(
         self, requests: AsyncIterable[Message] | Iterable[Message], *, timeout: float | None = None
     ) -> Any:  # noqa: ANN401  see above
-        """Call it with all that the iterable gives; it is asked for no more when the answer is there."""
+        """Call the method with the messages of an iterable, which is not read further once the response has arrived."""
         timeout = self._defaults.timeout if timeout is None else timeout
         async with aclosing(request_bodies(self, requests)) as bodies:
             return self._parse(await upload(self._session, self._target, bodies, timeout))
 
 
 class BidirectionalStream(_StubMethod):
-    """A method where both sides stream: `async for line in stub.Chat(lines):`."""
+    """A method that streams in both directions: `async for line in stub.Chat(lines):`."""
 
     async def __call__(
         self, requests: AsyncIterable[Message] | Iterable[Message], *, timeout: float | None = None
     ) -> AsyncGenerator[Any, None]:
-        """Call it with all that the iterable gives, and give the parts of the answer as they come."""
+        """Call the method with the messages of an iterable, and yield the parts of the response."""
         timeout = self._defaults.timeout if timeout is None else timeout
         async with (
             aclosing(request_bodies(self, requests)) as bodies,
@@ -156,26 +163,26 @@ _METHOD_TYPES: Final[dict[str, type[_StubMethod]]] = {
 
 
 class Stub:
-    """A service to be called: it has each method under its name in the schema, and folded: `SayHello`, `say_hello`."""
+    """A service with its methods as attributes, under their names in the schema and folded: `SayHello`, `say_hello`."""
 
-    def __init__(self, usual: CallDefaults, service: Service, topic: str) -> None:
+    def __init__(self, defaults: CallDefaults, service: Service, topic: str) -> None:
         self._service = service
         self._topic = topic
         for method in service.methods.values():
-            call = _METHOD_TYPES[method.kind](usual, method, topic)
+            call = _METHOD_TYPES[method.kind](defaults, method, topic)
             for name in (method.name, names.fold(method.name, names.MQTT)):
                 self.__dict__.setdefault(name, call)
 
     def __repr__(self) -> str:
         return f"<Stub {self._service.full_name} on {self._topic}>"
 
-    def __getattr__(self, name: str) -> Any:  # noqa: ANN401  a stub's methods are known to its schema alone
-        there = ", ".join(self._service.methods)
-        raise AttributeError(f"{self._service.full_name} has no method {name}; it has {there}")
+    def __getattr__(self, name: str) -> Any:  # noqa: ANN401  the methods are known at run time only
+        known = ", ".join(self._service.methods)
+        raise AttributeError(f"{self._service.full_name} has no method {name}; it has {known}")
 
 
 class RetryAttempts:
-    """The calls that are made until one succeeds, within one timeout."""
+    """Attempts of one call, within one timeout."""
 
     def __init__(self, session: MqttSession, method: str, timeout: float | None, policy: Retry) -> None:
         self._loop = asyncio.get_running_loop()
@@ -183,19 +190,19 @@ class RetryAttempts:
         self._policy = policy
         self._count = 1
         self.timeout = timeout
-        """What the next call is told."""
+        """Timeout of the next attempt."""
         self._has_timeout = timeout is not None
         self._total = session.settings.timeout if timeout is None else timeout
         self._deadline = self._loop.time() + self._total
 
     async def wait_after(self, error: CallError) -> None:
-        """Wait until it may be tried again; raise the error if it may not, or if there is no time for that."""
+        """Wait before the next attempt; raise the error if there is none, or no time for one."""
         wait = self._policy.delay(error, self._count)
-        left = self._deadline - self._loop.time()
-        if wait is None or wait >= left:
-            if left <= 0 and self._count > 1 and isinstance(error, CallTimeout):
-                # The error tells what was left for the last attempt, which may be a few milliseconds.
-                text = f"{self._method} did not answer within {self._total:g} s, in {self._count} attempts"
+        remaining = self._deadline - self._loop.time()
+        if wait is None or wait >= remaining:
+            if remaining <= 0 and self._count > 1 and isinstance(error, CallTimeout):
+                # The error names the timeout of the last attempt, which may be a few milliseconds.
+                text = f"no response from {self._method} within {self._total:g} s, in {self._count} attempts"
                 raise CallTimeout(text) from error
             raise error
         self._count += 1
@@ -207,35 +214,35 @@ class RetryAttempts:
 async def request_bodies(
     call: _StubMethod, requests: AsyncIterable[Message] | Iterable[Message]
 ) -> AsyncGenerator[tuple[Payload, bool], None]:
-    """Give the bodies of a streamed request, each with whether it is known to be the last."""
+    """Yield the bodies of a streamed request, each with whether it is known to be the last."""
     if isinstance(requests, AsyncIterable):
         async for request in requests:
-            yield call._serialize(request), False  # noqa: SLF001  it is of this module
+            yield call._serialize(request), False  # noqa: SLF001  same module
         return
-    ahead: Payload | None = None
+    previous: Payload | None = None
     for request in requests:
-        if ahead is not None:
-            yield ahead, False
-        ahead = call._serialize(request)  # noqa: SLF001  see above
-    if ahead is not None:
-        yield ahead, True
+        if previous is not None:
+            yield previous, False
+        previous = call._serialize(request)  # noqa: SLF001  see above
+    if previous is not None:
+        yield previous, True
 
 
 def make_target(topic: str, kind: str) -> MqttCallTarget:
-    """Return how a method on a topic is called.
+    """Return the target of a call on a topic.
 
     Raises:
-        ValueError: nothing can be called there.
+        ValueError: the topic or method name is invalid.
     """
     spelling = f"{topic}/{kind}"
     try:
         return MqttCallTarget(topic, kind, names.fold(spelling, names.MQTT), spelling)
     except BadName as exc:
-        raise ValueError(f"{topic!r} is no topic of a service: {exc}") from exc
+        raise ValueError(f"{topic!r} is not a valid service topic: {exc}") from exc
 
 
 def body_bytes(body: Payload | None) -> bytes:
-    """Return the bytes of an answer; an empty message is no bytes."""
-    if type(body) is Binary:  # as most are
+    """Return the bytes of a response body; None is an empty message."""
+    if type(body) is Binary:  # the common case
         return body.data
     return b"" if body is None else body.binary()

@@ -1,4 +1,4 @@
-"""Plain MQTT topics: what is published there, without any RPC."""
+"""Subscriptions to plain MQTT topics, without RPC."""
 
 import asyncio
 import logging
@@ -27,13 +27,13 @@ class Publication:
     topic: str
     payload: bytes
     retained: bool = False
-    """It was published before we subscribed, and kept by the broker."""
+    """Whether the broker stored it before this client subscribed."""
     missed: int = 0
-    """How many before this one were dropped, since they came faster than they were taken."""
+    """Messages that were dropped before this one because the reader was too slow."""
 
     @property
     def data(self) -> object:
-        """What the payload says: a value if it is JSON, else a text, else the bytes."""
+        """The decoded payload: a value if it is JSON, a string if it is UTF-8, otherwise bytes."""
         try:
             return Text(self.payload.decode()).value()
         except (UnicodeDecodeError, Unrepresentable):
@@ -41,10 +41,10 @@ class Publication:
 
 
 def encode_payload(data: object) -> bytes:
-    """Return what is published: bytes as they are, a text as UTF-8, anything else as JSON.
+    """Return the payload: bytes unchanged, a string as UTF-8, any other value as JSON.
 
     Raises:
-        NotExecuted: it is none of these.
+        NotExecuted: the value cannot be encoded.
     """
     if isinstance(data, bytes | bytearray | memoryview):
         return bytes(data)
@@ -55,10 +55,11 @@ def encode_payload(data: object) -> bytes:
 
 
 class SubscriptionConnection:
-    """What one subscription has brought and nobody has taken yet; at its bound the oldest is dropped, and counted.
+    """A connection with one subscription, and its messages that wait for the reader.
 
-    It has a link of its own: to overlapping subscriptions of one link a broker may send a message twice, and nobody
-    could tell that from two messages. Fulfils `keeper.Owner`.
+    At its limit the oldest message is dropped and counted. The subscription has a connection of its own, because a
+    broker may deliver a message twice to overlapping subscriptions of one connection. Implements
+    `reconnector.LinkOwner`.
     """
 
     def __init__(self, broker: Broker, settings: MqttSettings, topic_filter: str) -> None:
@@ -74,7 +75,7 @@ class SubscriptionConnection:
         self._error: Exception | None = None
 
     async def open(self) -> None:
-        """Subscribe; NotExecuted if the broker refuses it, ConnectionLost if it is not to be reached."""
+        """Connect and subscribe; NotExecuted if the broker refuses, ConnectionLost if it cannot be reached."""
         try:
             await self.reconnector.start()
         except ValueError as exc:
@@ -84,12 +85,12 @@ class SubscriptionConnection:
             raise NotExecuted(Reason.DENIED, str(self.refusal)) from self.refusal
 
     async def close(self) -> None:
-        """Unsubscribe, by parting from the broker; what waits can still be taken."""
+        """Close the connection; queued messages can still be read."""
         self._end()
         await self.reconnector.close()
 
     async def wait_next(self) -> Publication | None:
-        """Return the next one, None at the end; the exception that ended it, if one did."""
+        """Return the next message, or None at the end; raise the exception that ended the subscription."""
         while not self._queue:
             if self.is_over:
                 if self._error is not None:
@@ -97,27 +98,29 @@ class SubscriptionConnection:
                 return None
             self._arrived.clear()
             await self._arrived.wait()
-        taken = self._queue.popleft()
-        self._buffered_bytes -= len(taken.payload) + _MESSAGE_OVERHEAD
+        publication = self._queue.popleft()
+        self._buffered_bytes -= len(publication.payload) + _MESSAGE_OVERHEAD
         missed, self._missed = self._missed, 0
-        return Publication(taken.topic, taken.payload, taken.retained, missed) if missed else taken
+        return (
+            Publication(publication.topic, publication.payload, publication.retained, missed) if missed else publication
+        )
 
-    # What the keeper tells.
+    # Calls by the reconnector.
 
     def filters(self) -> list[str]:
-        """Return what a new link must be subscribed to."""
+        """Return the topic filter, for a new link."""
         return [self.topic_filter]
 
     def subscription_refused(self, _filter: str, error: SubscriptionRefused) -> None:
-        """Know that the broker does not grant it (any more)."""
+        """End the subscription: the broker refused it."""
         self.refusal = error
         self._end(NotExecuted(Reason.DENIED, str(error)))
 
     def link_opened(self, _link: MqttLink) -> None:
-        """Know that there is a link; what was published without it is missed, and nobody can say how much."""
+        """Do nothing: messages that were published without a link are missed."""
 
     def message_received(self, message: MqttMessage) -> None:
-        """Let it wait."""
+        """Queue a message."""
         self._queue.append(Publication(message.topic, message.payload, message.retained))
         self._buffered_bytes += len(message.payload) + _MESSAGE_OVERHEAD
         while self._buffered_bytes > self._max_bytes and len(self._queue) > 1:
@@ -126,10 +129,10 @@ class SubscriptionConnection:
         self._arrived.set()
 
     def link_lost(self, _error: ConnectionLost) -> None:
-        """Know that the link is gone; the keeper opens the next one."""
+        """Do nothing: the reconnector opens the next link."""
 
     def connection_closed(self, error: ConnectionLost) -> None:
-        """End: there will be no link any more."""
+        """End the subscription: there will be no new link."""
         self._end(error)
 
     def _end(self, error: Exception | None = None) -> None:
@@ -140,25 +143,25 @@ class SubscriptionConnection:
 
 
 class MqttSubscription:
-    """What is published on a topic, or on all that fit a filter.
+    """Messages of a topic or filter: `async with peer.subscribe("sensors/+") as events:`, then `async for`.
 
-    `async with peer.subscribe("sensors/+/temperature") as events:` and `async for event in events:`. It goes on over a
-    lost link; what was published meanwhile is missed.
+    It is restored after a reconnect; messages that were published in between are missed. It ends when the connection is
+    closed for good, by raising `ConnectionLost`, or `NotExecuted` if the broker refuses to restore it.
     """
 
-    def __init__(self, feed: SubscriptionConnection) -> None:
-        self._connection = feed
+    def __init__(self, connection: SubscriptionConnection) -> None:
+        self._connection = connection
         self._open_lock: asyncio.Lock = asyncio.Lock()
         self._is_open = False
-        # Who forgets it, by leaving a bare `async for`, has unsubscribed too.
-        self._finalizer = weakref.finalize(self, _unsubscribe_forgotten, asyncio.get_running_loop(), feed)
+        # A subscription that is garbage collected, after an `async for` without a block, unsubscribes.
+        self._finalizer = weakref.finalize(self, _unsubscribe_forgotten, asyncio.get_running_loop(), connection)
         self._finalizer.atexit = False
 
     async def open(self) -> Self:
-        """Subscribe, unless that was done before.
+        """Subscribe, unless it is open already. `async with` and `await` do this.
 
         Raises:
-            NotExecuted: the broker refuses it, or it is no filter.
+            NotExecuted: the broker refuses the subscription, or the filter is invalid.
             ConnectionLost: the broker cannot be reached.
         """
         async with self._open_lock:
@@ -168,7 +171,7 @@ class MqttSubscription:
         return self
 
     async def close(self) -> None:
-        """Unsubscribe; what waits can still be read."""
+        """Unsubscribe; queued messages can still be read."""
         self._finalizer.detach()
         await self._connection.close()
 
@@ -193,7 +196,7 @@ class MqttSubscription:
         return event
 
 
-def _unsubscribe_forgotten(loop: asyncio.AbstractEventLoop, feed: SubscriptionConnection) -> None:
-    # From whatever thread the last reference was dropped in; and the loop may be over.
+def _unsubscribe_forgotten(loop: asyncio.AbstractEventLoop, connection: SubscriptionConnection) -> None:
+    # The finalizer runs in any thread, and possibly after the loop was closed.
     with suppress(RuntimeError):
-        loop.call_soon_threadsafe(lambda: asyncio.ensure_future(feed.close()))
+        loop.call_soon_threadsafe(lambda: asyncio.ensure_future(connection.close()))

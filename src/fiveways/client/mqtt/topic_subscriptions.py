@@ -1,4 +1,4 @@
-"""The topics that we have asked the broker for, as we call or serve methods there."""
+"""Subscriptions of the topics on which this client calls or serves methods."""
 
 import asyncio
 from collections.abc import Callable
@@ -11,43 +11,44 @@ from fiveways.transports.mqtt_link import SubscriptionRefused
 
 
 class TopicSubscriptions:
-    """Each is asked for once, before its first call, and given back when nobody has used it for a while.
+    """Subscribes to a topic before its first call, and unsubscribes when it is idle.
 
-    Brokers allow so many subscriptions and no more. Where one is refused, or there would be too many, the one that was
-    used least recently makes room, if nothing is expected on it.
+    Brokers limit subscriptions. When one is refused, or at the limit, the least recently used topic without pending
+    calls is evicted.
     """
 
-    def __init__(self, keeper: BrokerReconnector, in_use: Callable[[], set[str]]) -> None:
-        """Make it; `in_use` tells on which topics answers are expected."""
-        self._reconnector = keeper
-        self._topics_in_use = in_use
+    def __init__(self, reconnector: BrokerReconnector, topics_in_use: Callable[[], set[str]]) -> None:
+        """Create it; `topics_in_use` returns the topics with pending calls."""
+        self._reconnector = reconnector
+        self._topics_in_use = topics_in_use
         self._loop = asyncio.get_running_loop()
         self.subscribed: dict[str, float] = {}
-        """Those that the broker has confirmed, and when each was used; a new link is subscribed to them, too."""
+        """Confirmed topics with the time of their last use; a new link subscribes to all of them."""
         self.served: set[str] = set()
-        """Those that are served here."""
+        """Topics with a service of this client."""
         self._subscribing: dict[str, asyncio.Task[None]] = {}
         self._unsubscribing: set[asyncio.Task[None]] = set()
         self._timer: asyncio.TimerHandle | None = None
 
     async def ensure_subscribed(self, topic: str, wait: float) -> float:
-        """Wait until what is said on a topic comes to us; return what is left of the time.
+        """Wait until the subscription of a topic is confirmed; return the remaining seconds.
 
         Raises:
-            NotExecuted: the broker refuses it, or there is no link, or no word of the broker, in time.
-            ConnectionLost: there will be no link.
+            NotExecuted: the broker refuses the subscription, or does not confirm it in time, or there is no link in
+                time.
+            ConnectionLost: the connection is closed for good.
         """
-        deadline, left = self._loop.time() + wait, wait
+        deadline, remaining = self._loop.time() + wait, wait
         while topic not in self.subscribed:
-            left = await self._reconnector.wait_ready(left)
+            remaining = await self._reconnector.wait_ready(remaining)
             task = self._subscribing.get(topic)
             if task is None:
                 task = self._subscribing[topic] = asyncio.create_task(self._subscribe(topic))
                 task.add_done_callback(lambda _: self._subscribing.pop(topic, None))
-            # The task is not one caller's alone: who stops waiting leaves it to the others.
-            await asyncio.wait([task], timeout=left)
-            left = deadline - self._loop.time()
-            if not task.done() or left <= 0:
+            # Callers share the task: one that stops waiting must not cancel it.
+            await asyncio.wait([task], timeout=remaining)
+            remaining = deadline - self._loop.time()
+            if not task.done() or remaining <= 0:
                 text = f"{self._reconnector.broker} did not confirm the subscription to {topic} within {wait:g} seconds"
                 raise NotSent(Reason.UNAVAILABLE, text)
             error = None if task.cancelled() else task.exception()
@@ -55,20 +56,20 @@ class TopicSubscriptions:
                 raise NotExecuted(Reason.DENIED, str(error)) from error
             if error is not None and not isinstance(error, ConnectionLost):
                 raise error
-        return left
+        return remaining
 
     def release(self, topic: str) -> None:
-        """Know that a topic is served no longer."""
+        """Handle that a topic is no longer served."""
         self.served.discard(topic)
         if topic in self.subscribed and topic not in self._topics_in_use():
             self._release_topics([topic])
 
     def subscription_refused(self, topic: str) -> None:
-        """Know that the broker does not grant it on a new link."""
+        """Handle that the broker refuses a topic on a new link."""
         self.subscribed.pop(topic, None)
 
     def close(self) -> None:
-        """Ask for nothing more."""
+        """Cancel all tasks and timers."""
         if self._timer is not None:
             self._timer.cancel()
         for task in (*self._subscribing.values(), *self._unsubscribing):
@@ -77,10 +78,11 @@ class TopicSubscriptions:
     async def _subscribe(self, topic: str) -> None:
         link = self._reconnector.link
         if link is None:
-            return  # whoever waits for it looks again
+            return  # the waiting callers check again
         if len(self.subscribed) >= self._reconnector.settings.max_topics and not await self._evict_oldest():
             raise NotSent(
-                Reason.OVERLOADED, f"calls are open on {len(self.subscribed)} topics, and no more are allowed here"
+                Reason.OVERLOADED,
+                f"too many topics: calls are pending on {len(self.subscribed)}, the limit of this client",
             )
         try:
             await self._reconnector.subscribe(link, [topic])
@@ -94,7 +96,7 @@ class TopicSubscriptions:
                 self._unsubscribe_idle()
 
     async def _evict_oldest(self) -> bool:
-        """Give the topic back that was used least recently; False if all are needed."""
+        """Unsubscribe from the least recently used topic; return False if all are in use."""
         idle = self._idle()
         link = self._reconnector.link
         if not idle or link is None:
@@ -109,9 +111,9 @@ class TopicSubscriptions:
         return [topic for topic in self.subscribed if topic not in needed]
 
     def _unsubscribe_idle(self) -> None:
-        idle = self._reconnector.settings.topic_idle
-        self._timer = self._loop.call_later(idle / 2, self._unsubscribe_idle) if self.subscribed else None
-        before = self._loop.time() - idle
+        max_idle = self._reconnector.settings.topic_idle
+        self._timer = self._loop.call_later(max_idle / 2, self._unsubscribe_idle) if self.subscribed else None
+        before = self._loop.time() - max_idle
         unused = [topic for topic in self._idle() if self.subscribed[topic] <= before]
         if unused:
             self._release_topics(unused)

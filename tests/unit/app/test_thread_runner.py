@@ -7,7 +7,7 @@ from concurrent.futures import CancelledError
 
 import pytest
 
-from fiveways.app.daemon_pool import DaemonThreadPool
+from fiveways.app.thread_runner import DaemonThreadPool
 
 SLEEPER = """
 import asyncio, time
