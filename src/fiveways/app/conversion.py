@@ -20,7 +20,7 @@ def decode(value: object, kind: type[T]) -> T:
         # All protocols deliver bytes as bytes; JSON has only string keys.
         return msgspec.convert(value, kind, builtin_types=(bytes,), str_keys=True, dec_hook=to_model)
     except msgspec.ValidationError as exc:
-        raise BadValue(f"the value is not a {getattr(kind, '__name__', kind)}: {exc}") from exc
+        raise BadValue(f"the value is not of type {getattr(kind, '__name__', kind)}: {exc}") from exc
 
 
 def is_model(kind: object) -> bool:

@@ -247,7 +247,7 @@ class Session(HubConnection):
     def _timeout_text(self, pending: PendingRequest) -> str:
         seconds = self._settings.timeout if pending.timeout is None else pending.timeout
         # Rounded, because the wait for a connection takes a little of the timeout.
-        return f"no response from {pending.method or 'the hub'} within {round(seconds, 3):g} s"
+        return f"{pending.method or 'the hub'} did not answer within {round(seconds, 3):g} s"
 
     def _send_cancel(self, pending: PendingRequest) -> None:
         with suppress(LocalProtocolError):  # the conversation may be closed

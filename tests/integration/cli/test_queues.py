@@ -177,13 +177,13 @@ def test_job_returns_to_the_queue_if_stdout_is_closed(hub: Hub, said: Said, queu
 def test_pull_timeout_returns_124(hub: Hub, said: Said, queue: str, protocol: str) -> None:
     url = hub.url(protocol)
     assert said("pull", url, queue, "--timeout", "0.5", code=124) == ""
-    assert said.err == f"fiveways pull: no work came to '{queue}' within 0.5 seconds\n"
+    assert said.err == f"fiveways pull: no job arrived in '{queue}' within 0.5 seconds\n"
 
 
 def test_fewer_jobs_than_count_returns_124(hub: Hub, said: Said, queue: str) -> None:
     said("push", hub.url("lrpm"), queue, "1")
     assert said("pull", hub.url("lrpm"), queue, "--timeout", "3", "--count", "2", code=124) == "1\n"
-    assert said.err == f"fiveways pull: 1 of 2 jobs arrived; no work came to '{queue}' within 3 seconds\n"
+    assert said.err == f"fiveways pull: 1 of 2 jobs arrived; no job arrived in '{queue}' within 3 seconds\n"
 
 
 @every_protocol

@@ -31,7 +31,7 @@ def at(place: Place, protocol: str, **settings: object) -> Connector:
 
 
 def eager(max_tries: int = 3) -> Settings:
-    """Settings of a hub that retries failed jobs at once."""
+    """Return settings of a hub that retries failed jobs immediately."""
     return settings(limits=LimitSettings(retry_delay=0.01, max_tries=max_tries))
 
 
@@ -41,8 +41,8 @@ async def eventually(condition: Callable[[], bool]) -> None:
 
 
 async def reached(peer: Peer, name: str, state: str, count: int) -> None:
-    """Wait until so many jobs of a queue are waiting, given or dead."""
-    while (await queue_of(peer, name)).get(state) != count:  # noqa: ASYNC110  # the hub tells nobody
+    """Wait until so many jobs of a queue are waiting, in progress or dead."""
+    while (await queue_of(peer, name)).get(state) != count:  # noqa: ASYNC110  # the hub has no event for it
         await asyncio.sleep(0.01)
 
 
@@ -113,7 +113,7 @@ async def test_failing_job_is_retried_and_completed(protocol: str) -> None:
 
 @every_protocol
 @waiting
-async def test_dead_job_tells_the_text_of_a_fail_and_hides_other_exceptions(
+async def test_dead_job_has_the_text_of_a_fail_but_not_of_other_exceptions(
     protocol: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     app = App()
@@ -134,8 +134,8 @@ async def test_dead_job_tells_the_text_of_a_fail_and_hides_other_exceptions(
         fail, hidden, unsendable, unfit = [each["error"] for each in found["jobs"]]
     assert fail.endswith("no such photo")
     assert "the worker failed (reference " in hidden
-    assert "the worker ran, but its answer cannot be sent (reference " in unsendable
-    assert "bad arguments: the value is no int: Expected `int`, got `str`" in unfit
+    assert "the worker ran, but its result cannot be sent (reference " in unsendable
+    assert "bad arguments: the value is not of type int: Expected `int`, got `str`" in unfit
     assert "password" not in hidden
     (record,) = [each for each in caplog.records if "password" in str(each.exc_info)]
     assert record.getMessage().startswith("worker jobs failed (reference ")
@@ -143,7 +143,7 @@ async def test_dead_job_tells_the_text_of_a_fail_and_hides_other_exceptions(
 
 
 @waiting
-async def test_app_that_shows_errors_tells_the_exception_of_a_worker() -> None:
+async def test_show_errors_sends_the_exception_of_a_worker() -> None:
     app = App(show_errors=True)
 
     @app.worker("jobs")
@@ -172,7 +172,7 @@ async def test_concurrency_bounds_the_jobs_in_progress(protocol: str) -> None:
         for number in range(9):
             await peer.push("jobs", number)
         await eventually(lambda: len(now) >= 3)
-        await peer.call("hub.ping")  # the hub would have given a fourth job before it answers
+        await peer.call("hub.ping")  # the hub would have delivered a fourth job before this response
         assert len(now) == 3
         assert (await queue_of(peer, "jobs"))["given"] == 3
         release.set()
@@ -270,7 +270,7 @@ async def test_denied_queue_is_logged_once_and_retried_with_backoff(
         await eventually(lambda: bool(_warnings(caplog)))
         await asyncio.sleep(0.2)  # several retries of four slots
     (text,) = _warnings(caplog)
-    assert text.startswith("worker jobs cannot pull jobs, and retries with backoff: ")
+    assert text.startswith("pull of a job failed; retrying with backoff worker=worker jobs error=")
 
 
 @every_protocol
@@ -346,8 +346,8 @@ async def test_job_that_arrives_with_the_cancellation_of_its_pull_is_returned() 
         waiting_pull = worker._core.callbacks._receivers["1"]
         called = waiting_pull.handle_call
 
-        def called_and_cancelled(line: CallbackChannel, call: Call) -> None:
-            called(line, call)
+        def called_and_cancelled(channel: CallbackChannel, call: Call) -> None:
+            called(channel, call)
             pull.cancel()
 
         waiting_pull.handle_call = called_and_cancelled  # type: ignore[method-assign]

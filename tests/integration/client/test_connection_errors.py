@@ -1,4 +1,4 @@
-"""Connections that cannot be opened: one clear sentence each, and first connections that are tried again."""
+"""Errors of connections that cannot be opened, and retries of the first connection."""
 
 import asyncio
 import logging
@@ -29,7 +29,7 @@ def free_port() -> int:
 
 @asynccontextmanager
 async def answering(answer: bytes) -> AsyncIterator[int]:
-    """Serve a port where every connection gets the same bytes."""
+    """Serve a port on which every connection gets the same bytes."""
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await reader.read(1)
@@ -41,7 +41,7 @@ async def answering(answer: bytes) -> AsyncIterator[int]:
         yield int(server.sockets[0].getsockname()[1])
 
 
-async def sentence_of(url: str, **options: object) -> str:
+async def connect_error(url: str, **options: object) -> str:
     with pytest.raises(ConnectionLost) as caught:
         async with asyncio.timeout(PATIENCE), connect(url, **options):  # type: ignore[arg-type]
             pass
@@ -51,20 +51,22 @@ async def sentence_of(url: str, **options: object) -> str:
 @pytest.mark.parametrize("scheme", [*SCHEMES, "mqtt-rpc+mqtt"])
 def test_port_without_listener(scheme: str) -> None:
     port = free_port()
-    text = asyncio.run(sentence_of(f"{scheme}://127.0.0.1:{port}"))
+    text = asyncio.run(connect_error(f"{scheme}://127.0.0.1:{port}"))
     assert text.endswith(f"127.0.0.1:{port}: nothing listens on 127.0.0.1:{port}")
 
 
 @pytest.mark.parametrize("scheme", SCHEMES)
 def test_unknown_host(scheme: str) -> None:
-    assert asyncio.run(sentence_of(f"{scheme}://no-such-host.invalid")).endswith(": unknown host no-such-host.invalid")
+    assert asyncio.run(connect_error(f"{scheme}://no-such-host.invalid")).endswith(
+        ": unknown host no-such-host.invalid"
+    )
 
 
 @pytest.mark.parametrize("scheme", ["umq+ws", "lrpm+ws", "nq+ws", "nq+http"])
 def test_tls_to_a_plain_port_names_the_plain_scheme(scheme: str) -> None:
     async def run() -> None:
         async with hub() as place:
-            text = await sentence_of(f"{scheme}s://127.0.0.1:{place.port}")
+            text = await connect_error(f"{scheme}s://127.0.0.1:{place.port}")
             assert text.endswith(f": 127.0.0.1:{place.port} does not speak TLS; use {scheme}://")
 
     asyncio.run(run())
@@ -82,7 +84,7 @@ def test_tls_to_a_plain_port_names_the_plain_scheme(scheme: str) -> None:
 def test_foreign_web_server(scheme: str, answer: bytes) -> None:
     async def run() -> None:
         async with answering(answer) as port:
-            text = await sentence_of(f"{scheme}://127.0.0.1:{port}")
+            text = await connect_error(f"{scheme}://127.0.0.1:{port}")
             assert f"a web server answers at 127.0.0.1:{port}, but no Fiveways hub" in text
             assert "<" not in text
 
@@ -95,13 +97,13 @@ def test_certificate_that_is_not_trusted_is_named() -> None:
     assert connect_error(error, "hub", 443) == "the certificate of hub:443 is not trusted: self-signed certificate"
 
 
-def test_several_addresses_that_refuse_are_one_sentence() -> None:
+def test_several_refusing_addresses_give_one_error() -> None:
     error = OSError("Multiple exceptions: [Errno 111] Connect call failed (a), [Errno 111] Connect call failed (b)")
     assert connect_error(error, "localhost", 1) == "nothing listens on localhost:1"
 
 
 async def connected_late(opening: Callable[[int], Awaitable[fiveways.Peer]], log: pytest.LogCaptureFixture) -> None:
-    """Start a hub only after the first try has failed."""
+    """Start a hub after the first connection attempt has failed."""
     port = free_port()
     with log.at_level(logging.WARNING, "fiveways.client"):
         peer = asyncio.ensure_future(opening(port))
@@ -114,12 +116,12 @@ async def connected_late(opening: Callable[[int], Awaitable[fiveways.Peer]], log
                 await opened.close()
     (line,) = log.messages
     assert line.startswith("cannot connect to ")
-    assert line.endswith(f"nothing listens on 127.0.0.1:{port}; trying again for up to {PATIENCE:g} seconds")
+    assert line.endswith(f"nothing listens on 127.0.0.1:{port}; retrying wait={PATIENCE:g}s")
 
 
 @pytest.mark.parametrize("scheme", SCHEMES)
 @pytest.mark.parametrize("reconnect", [True, False])
-def test_first_connection_is_tried_again(scheme: str, *, reconnect: bool, caplog: pytest.LogCaptureFixture) -> None:
+def test_first_connection_is_retried(scheme: str, *, reconnect: bool, caplog: pytest.LogCaptureFixture) -> None:
     async def opening(port: int) -> fiveways.Peer:
         return await connect(f"{scheme}://127.0.0.1:{port}", wait=PATIENCE, reconnect=reconnect)
 
@@ -127,11 +129,11 @@ def test_first_connection_is_tried_again(scheme: str, *, reconnect: bool, caplog
 
 
 def test_first_connection_gives_up_after_wait() -> None:
-    text = asyncio.run(sentence_of(f"lrpm+ws://127.0.0.1:{free_port()}", wait=0.3))
-    assert text.endswith(" (tried for 0.3 seconds)")
+    text = asyncio.run(connect_error(f"lrpm+ws://127.0.0.1:{free_port()}", wait=0.3))
+    assert text.endswith(" (retried for 0.3 seconds)")
 
 
-def test_wrong_token_is_not_tried_again() -> None:
+def test_wrong_token_is_not_retried() -> None:
     async def run() -> None:
         async with hub(settings(auth=AuthSettings(anonymous="never"))) as place:
             with pytest.raises(Refused, match="the hub does not know this token"):

@@ -1,4 +1,4 @@
-"""A link over HTTP: when it asks, when it rests, and what it makes of strange answers."""
+"""NQ over HTTP: polling, idle connections, and invalid responses."""
 
 import asyncio
 import re
@@ -20,21 +20,21 @@ from tests.support.scripted_hub import waiting
 NAMED = b'{"e": {"type": "sys", "note": "peer", "args": ["p1"]}}'
 
 
-def said(body: bytes = b"[]", status: str = "200 OK", **headers: str) -> bytes:
+def http_response(body: bytes = b"[]", status: str = "200 OK", **headers: str) -> bytes:
     given = {"NQ-Peer": "p1", "Content-Length": str(len(body)), **headers}
     lines = "".join(f"{name.replace('_', '-')}: {text}\r\n" for name, text in given.items())
     return f"HTTP/1.1 {status}\r\n{lines}\r\n".encode() + body
 
 
 class Web:
-    """A server that answers as it is told, and keeps what it was asked."""
+    """A server with scripted responses that records its requests."""
 
     def __init__(self) -> None:
         self.port = 0
         self.asked: list[tuple[str, bytes]] = []
         self.heads: list[bytes] = []
         self.answers: deque[bytes | asyncio.Future[bytes] | None] = deque()
-        """A future is an answer that comes later; None is none: the connection is closed."""
+        """A future is a delayed response; None closes the connection."""
         self.connections = 0
         self.open = 0
 
@@ -47,7 +47,7 @@ class Web:
                 length = int(head.lower().partition(b"content-length:")[2].partition(b"\r")[0])
                 self.heads.append(head)
                 self.asked.append((head.split()[1].decode(), await reader.readexactly(length)))
-                answer = self.answers.popleft() if self.answers else said()
+                answer = self.answers.popleft() if self.answers else http_response()
                 if answer is None:
                     break
                 writer.write(await answer if isinstance(answer, asyncio.Future) else answer)
@@ -70,8 +70,8 @@ async def web() -> AsyncIterator[Web]:
         await asyncio.sleep(0.01)
 
 
-class Ear:
-    """Keeps what a link tells. Fulfils `transports.base.Receiver`."""
+class RecordingReceiver:
+    """Records the calls of a link. Implements `transports.base.Receiver`."""
 
     def __init__(self) -> None:
         self.is_expectant = False
@@ -93,8 +93,10 @@ class Ear:
 
 
 @asynccontextmanager
-async def linked(place: Web, limits: Limits | None = None, **given: object) -> AsyncIterator[tuple[HttpLink, Ear]]:
-    ear = Ear()
+async def linked(
+    place: Web, limits: Limits | None = None, **given: object
+) -> AsyncIterator[tuple[HttpLink, RecordingReceiver]]:
+    ear = RecordingReceiver()
     url = f"http://127.0.0.1:{place.port}/nq"
     link = await open_http(url, lambda _: ear, limits=limits or Limits(), **given)  # type: ignore[arg-type]
     try:
@@ -110,9 +112,9 @@ def write(link: HttpLink, *texts: bytes) -> None:
 
 
 @waiting
-async def test_packets_are_posted_one_after_the_other_on_one_connection() -> None:
+async def test_packets_are_posted_sequentially_on_one_connection() -> None:
     async with web() as place, linked(place, headers={"Authorization": "Bearer t"}) as (link, ear):
-        place.answers.extend([said(b'{"i":"1"}'), said(b'{"i":"2"}')])
+        place.answers.extend([http_response(b'{"i":"1"}'), http_response(b'{"i":"2"}')])
         write(link, b'{"a":1}', b"[2]")
         assert [await ear.packets.get() for _ in range(3)] == [NAMED, b'{"i":"1"}', b'{"i":"2"}']
         assert place.asked == [("/nq", b'{"a":1}'), ("/nq", b"[2]")]
@@ -123,11 +125,11 @@ async def test_packets_are_posted_one_after_the_other_on_one_connection() -> Non
 
 
 @waiting
-async def test_a_kept_connection_that_is_gone_is_replaced() -> None:
+async def test_lost_keepalive_connection_is_replaced() -> None:
     async with web() as place, linked(place) as (link, ear):
         write(link, b"[]")
         assert await ear.packets.get() == NAMED
-        place.answers.extend([None, said(b"[3]")])
+        place.answers.extend([None, http_response(b"[3]")])
         write(link, b"[1]")
         assert await ear.packets.get() == b"[3]"
         assert (place.connections, len(place.asked)) == (2, 3)
@@ -137,17 +139,17 @@ async def test_a_kept_connection_that_is_gone_is_replaced() -> None:
     ("answers", "reason"),
     [
         (
-            [said(b"nothing is served here", "404 Not Found")],
+            [http_response(b"nothing is served here", "404 Not Found")],
             r"no Fiveways hub \(404 for /nq\)$",
         ),
-        ([said(b"", "503 Service Unavailable")], "refused: 503"),
+        ([http_response(b"", "503 Service Unavailable")], "refused: 503"),
         ([b"SSH-2.0-OpenSSH_9.0\r\n"], "no HTTP"),
         ([None, None], "closed the connection"),
         ([b"HTTP/1.1 200 OK\r\nContent-Le"], "did not answer within 1.5 seconds"),
     ],
 )
 @waiting
-async def test_what_is_no_answer_ends_the_link(answers: list[bytes | None], reason: str) -> None:
+async def test_invalid_response_ends_the_link(answers: list[bytes | None], reason: str) -> None:
     async with web() as place, linked(place, timeout=1.5) as (link, ear):
         place.answers.extend(answers)
         write(link, b"[]")
@@ -155,16 +157,16 @@ async def test_what_is_no_answer_ends_the_link(answers: list[bytes | None], reas
 
 
 @waiting
-async def test_of_an_answer_that_is_too_large_one_byte_more_is_held() -> None:
+async def test_too_large_response_is_read_one_byte_beyond_the_limit() -> None:
     async with web() as place, linked(place, Limits(max_text=100)) as (link, ear):
-        place.answers.append(said(b"[" + b"1," * 500 + b"1]"))
+        place.answers.append(http_response(b"[" + b"1," * 500 + b"1]"))
         write(link, b"[]")
         assert await ear.packets.get() == NAMED
         assert len(await ear.packets.get()) == 101
 
 
 @waiting
-async def test_a_hub_that_does_not_wait_is_not_asked_all_the_time() -> None:
+async def test_hub_without_long_polling_is_polled_slowly() -> None:
     async with web() as place, linked(place) as (link, ear):
         ear.is_expectant = True
         write(link, b"[1]")
@@ -174,28 +176,28 @@ async def test_a_hub_that_does_not_wait_is_not_asked_all_the_time() -> None:
 
 
 @waiting
-async def test_answers_on_two_connections_are_taken_in_order() -> None:
+async def test_responses_on_two_connections_are_handled_in_order() -> None:
     async with web() as place, linked(place) as (link, ear):
         ear.is_expectant = True
         late = asyncio.get_running_loop().create_future()
-        place.answers.extend([said(b"[1]", NQ_Answer="1"), late, said(b"[3]", NQ_Answer="3")])
+        place.answers.extend([http_response(b"[1]", NQ_Answer="1"), late, http_response(b"[3]", NQ_Answer="3")])
         write(link, b"[]")
         assert [await ear.packets.get() for _ in range(2)] == [NAMED, b"[1]"]
         await until(lambda: len(place.asked) == 2)
         write(link, b"[]")
         await until(lambda: len(place.asked) == 3)
-        await asyncio.sleep(0.05)  # time to take the third answer too early
-        late.set_result(said(b"[2]", NQ_Answer="2"))
+        await asyncio.sleep(0.05)  # time to handle the third response too early
+        late.set_result(http_response(b"[2]", NQ_Answer="2"))
         assert [await ear.packets.get() for _ in range(2)] == [b"[2]", b"[3]"]
 
 
 @waiting
-async def test_answer_after_a_lost_one_is_taken_after_a_while(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_response_after_a_lost_one_is_handled_after_a_delay(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(http_client, "_ORDER_TIMEOUT", 0.01)
     async with web() as place, linked(place) as (link, ear):
         ear.is_expectant = True
         never = asyncio.get_running_loop().create_future()
-        place.answers.extend([said(b"[1]", NQ_Answer="1"), never, said(b"[3]", NQ_Answer="3")])
+        place.answers.extend([http_response(b"[1]", NQ_Answer="1"), never, http_response(b"[3]", NQ_Answer="3")])
         write(link, b"[]")
         assert [await ear.packets.get() for _ in range(2)] == [NAMED, b"[1]"]
         await until(lambda: len(place.asked) == 2)
@@ -205,7 +207,7 @@ async def test_answer_after_a_lost_one_is_taken_after_a_while(monkeypatch: pytes
 
 
 @waiting
-async def test_nothing_is_open_while_nothing_is_expected(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_idle_link_has_no_open_connection(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(http_client, "IDLE_TIMEOUT", 0.01)
     async with web() as place, linked(place) as (link, ear):
         write(link, b"[1]")
@@ -217,7 +219,7 @@ async def test_nothing_is_open_while_nothing_is_expected(monkeypatch: pytest.Mon
 
 
 @waiting
-async def test_a_link_that_has_much_to_say_is_full() -> None:
+async def test_link_with_much_unsent_data_is_full() -> None:
     async with web() as place, linked(place) as (link, ear):
         write(link, b"x" * (http_client.HIGH_WATER + 1))
         assert link.is_full
@@ -227,7 +229,7 @@ async def test_a_link_that_has_much_to_say_is_full() -> None:
 
 
 @waiting
-async def test_closing_posts_what_was_said_before() -> None:
+async def test_close_posts_pending_packets() -> None:
     async with web() as place, linked(place) as (link, ear):
         write(link, b"[1]", b"[2]")
         link.close()
@@ -237,21 +239,21 @@ async def test_closing_posts_what_was_said_before() -> None:
 
 
 @waiting
-async def test_a_token_must_fit_into_a_line() -> None:
+async def test_token_with_a_line_break_is_refused() -> None:
     async with web() as place:
         with pytest.raises(ConnectionLost, match="printable"):
             await connect(f"nq+http://127.0.0.1:{place.port}", token="a\r\nb: c")  # noqa: S106
 
 
 @waiting
-async def test_a_hub_without_tls_is_told_from_one_with_it() -> None:
+async def test_error_of_a_hub_without_tls_names_the_scheme() -> None:
     async with hub() as place:
         with pytest.raises(ConnectionLost, match="does not speak TLS"):
             await connect(f"nq+https://127.0.0.1:{place.port}")
 
 
 @waiting
-async def test_a_hub_is_waited_for_only_while_it_may_have_something_to_say(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_client_polls_only_while_it_expects_messages(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(http_client, "IDLE_TIMEOUT", 0.01)
     async with hub() as place, connect(f"nq+http://127.0.0.1:{place.port}") as peer:
         link = peer._reconnector._resumable._link  # type: ignore[union-attr]
@@ -263,6 +265,6 @@ async def test_a_hub_is_waited_for_only_while_it_may_have_something_to_say(monke
         assert await peer.call("hub.echo", 2) == 2
 
 
-async def until(is_so: Callable[[], bool]) -> None:
-    while not is_so():  # noqa: ASYNC110
+async def until(condition: Callable[[], bool]) -> None:
+    while not condition():  # noqa: ASYNC110
         await asyncio.sleep(0.005)

@@ -1,4 +1,4 @@
-"""What NQ does behind a call: it is said again, asked about, answered once, and said together with others."""
+"""NQ reliability: retransmission, status queries, deduplication, acknowledgements and batches."""
 
 import asyncio
 from dataclasses import replace
@@ -19,7 +19,7 @@ from tests.support.scripted_hub import LONGEST, passes, until, waiting
 
 
 @waiting
-async def test_a_request_is_said_again_until_it_is_accepted_and_then_asked_about() -> None:
+async def test_request_is_retransmitted_until_accepted_and_then_queried() -> None:
     async with RawHub().client() as (peer, session):
         hasten(peer)
         call = asyncio.create_task(peer.call("math.add", [2, 3]))
@@ -28,7 +28,7 @@ async def test_a_request_is_said_again_until_it_is_accepted_and_then_asked_about
         assert await session.heard() == [first]
         session.say({"a": "b1", "i": first["r"]})
         while "p" not in (said := (await session.heard())[0]):
-            assert said == first  # what was under way
+            assert said == first  # packets in flight
         assert said == {"t": "math.add", "p": first["r"]}
         session.say({"a": "b1", "i": first["r"], "e": {"type": "sys", "note": "pending"}})
         assert await session.heard() == [said]
@@ -39,7 +39,7 @@ async def test_a_request_is_said_again_until_it_is_accepted_and_then_asked_about
 
 
 @waiting
-async def test_a_request_that_the_hub_does_not_know_is_made_again() -> None:
+async def test_request_unknown_to_the_hub_is_retransmitted() -> None:
     async with RawHub().client() as (peer, session):
         hasten(peer)
         call = asyncio.create_task(peer.call("math.add"))
@@ -55,7 +55,7 @@ async def test_a_request_that_the_hub_does_not_know_is_made_again() -> None:
 
 
 @waiting
-async def test_the_first_answer_counts_and_each_is_acknowledged() -> None:
+async def test_first_response_counts_and_each_is_acknowledged() -> None:
     async with RawHub().client() as (peer, session):
         call = asyncio.create_task(peer.call("math.add"))
         request = await session.request()
@@ -74,7 +74,7 @@ async def test_the_first_answer_counts_and_each_is_acknowledged() -> None:
 
 
 @waiting
-async def test_all_that_is_due_in_one_turn_goes_together() -> None:
+async def test_messages_due_together_are_sent_as_one_batch() -> None:
     raw = RawHub()
     async with raw.client() as (peer, session):
         calls = [asyncio.create_task(peer.call("math.add", [number])) for number in range(5)]
@@ -84,7 +84,7 @@ async def test_all_that_is_due_in_one_turn_goes_together() -> None:
         await passes()
         session.drop()
         following = await raw.next()
-        # What was accepted is asked about, and what was not is said again.
+        # Accepted requests are queried, others are retransmitted.
         again = await following.heard()
         assert [each.get("p") or each["r"] for each in again] == [each["r"] for each in asked]
         assert ["p" in each for each in again] == [True, True, False, False, False]
@@ -94,7 +94,7 @@ async def test_all_that_is_due_in_one_turn_goes_together() -> None:
 
 
 @waiting
-async def test_a_hub_that_begins_anew_under_the_same_name_is_told_all_again() -> None:
+async def test_restarted_hub_gets_all_requests_and_registrations_again() -> None:
     raw = RawHub()
     async with raw.client() as (peer, session):
 
@@ -108,7 +108,7 @@ async def test_a_hub_that_begins_anew_under_the_same_name_is_told_all_again() ->
         session.drop()
         following = await raw.next()
         assert await until(peer, ConnectionState.RECONNECTED)
-        assert following.packets.empty()  # it knows all
+        assert following.packets.empty()  # the hub has everything
         raw.run = "run2"
         following.drop()
         request = await asyncio.wait_for(registered(raw), LONGEST)
@@ -116,7 +116,7 @@ async def test_a_hub_that_begins_anew_under_the_same_name_is_told_all_again() ->
 
 
 @waiting
-async def test_a_hub_that_begins_anew_in_the_middle_of_a_stream_is_told_that_it_is_not_wanted() -> None:
+async def test_stream_of_a_restarted_hub_is_cancelled() -> None:
     raw = RawHub()
     async with raw.client() as (peer, session):
         parts = peer.stream("tail")
@@ -136,7 +136,7 @@ async def test_a_hub_that_begins_anew_in_the_middle_of_a_stream_is_told_that_it_
 
 
 @waiting
-async def test_a_call_that_is_answered_in_parts_hears_those_of_one_run_alone() -> None:
+async def test_collected_stream_has_only_parts_of_one_run() -> None:
     raw = RawHub()
     async with raw.client() as (peer, session):
         call = asyncio.create_task(peer.call("tail"))
@@ -151,7 +151,7 @@ async def test_a_call_that_is_answered_in_parts_hears_those_of_one_run_alone() -
 
 
 async def registered(raw: RawHub) -> Message:
-    """The next request to offer a method, over whatever link; it is granted."""
+    """Return the next registration over any link, after it was confirmed."""
     while True:
         session = await raw.next()
         said = asyncio.create_task(session.heard())
@@ -166,7 +166,7 @@ async def registered(raw: RawHub) -> Message:
 
 @pytest.mark.parametrize("transport", ["ws", "http"])
 @waiting
-async def test_a_hub_that_starts_again_with_its_store_is_told_all_again(transport: str, tmp_path: Path) -> None:
+async def test_hub_restarted_with_its_store_gets_all_registrations_again(transport: str, tmp_path: Path) -> None:
     async def twice(n: int) -> int:
         return 2 * n
 
@@ -179,7 +179,7 @@ async def test_a_hub_that_starts_again_with_its_store_is_told_all_again(transpor
         async with connect(url, backoff=(0.001, 0.05)) as caller, connect(url, backoff=(0.001, 0.05)) as callee:
             await callee.register("twice", twice)
             await caller.register("double", twice)
-            # The store knows both of them, as both have asked for something.
+            # The store has both peers, because both have made requests.
             assert [await caller.call("twice", [1]), await callee.call("double", [1])] == [2, 2]
             before = [caller.session, callee.session]
             await place.server.stop()
@@ -192,7 +192,7 @@ async def test_a_hub_that_starts_again_with_its_store_is_told_all_again(transpor
 
 
 @waiting
-async def test_an_error_keeps_its_text_its_code_and_what_came_with_it() -> None:
+async def test_error_has_text_code_and_arguments() -> None:
     async with RawHub().client() as (peer, session):
         error = await failing(peer, session, {"type": "app", "err": "poor", "text": "{1} of {2}", "args": ["3", "5"]})
         assert isinstance(error, CallFailed)
@@ -204,7 +204,7 @@ async def test_an_error_keeps_its_text_its_code_and_what_came_with_it() -> None:
 
 
 @waiting
-async def test_the_hubs_own_refusals_have_codes_too() -> None:
+async def test_refusals_of_the_hub_have_codes() -> None:
     async with RawHub().client() as (peer, session):
         error = await failing(peer, session, {"type": "local", "err": "busy", "text": "later", "args": ["2500"]})
         assert isinstance(error, NotExecuted)
@@ -216,7 +216,7 @@ async def test_the_hubs_own_refusals_have_codes_too() -> None:
 
 
 @waiting
-async def test_an_error_comes_through_a_hub_as_it_was_said() -> None:
+async def test_hub_forwards_the_wording_of_an_error() -> None:
     wording = ErrorText("{1} of {2}", ("3", "5"), err="poor")
     async with hub() as place:
         url = f"nq+ws://127.0.0.1:{place.port}"
@@ -226,7 +226,7 @@ async def test_an_error_comes_through_a_hub_as_it_was_said() -> None:
                 lasting(callee).respond(Failure(call.id, Reason.RAISED, "3 of 5", name="poor", wording=wording))
 
             await callee.register("pay", passes)
-            # What a function raises has no arguments.
+            # An exception of a function has no arguments.
             lasting(callee).on_call = fail
             with pytest.raises(CallFailed, match="3 of 5") as caught:
                 await caller.call("pay")
@@ -237,7 +237,7 @@ async def test_an_error_comes_through_a_hub_as_it_was_said() -> None:
                     await other.call("pay")
 
 
-def test_an_error_is_kept_as_it_was_said() -> None:
+def test_error_keeps_its_wording() -> None:
     failure = Failure("1", Reason.RAISED, "3 of 5", name="poor", wording=ErrorText("{1} of {2}", ("3", "5"), "poor"))
     assert decode_answer("1", encode_failure(failure)) == failure
     plain = Failure("1", Reason.OVERLOADED, "later", retry_after=1.0)
@@ -245,7 +245,7 @@ def test_an_error_is_kept_as_it_was_said() -> None:
 
 
 @waiting
-async def test_a_text_that_would_be_gigabytes_is_cut() -> None:
+async def test_filled_text_is_bounded() -> None:
     async with RawHub().client() as (peer, session):
         bomb = {"type": "app", "err": "x", "text": "{1}" * 10_000, "args": ["y" * 60_000]}
         error = await failing(peer, session, bomb)
@@ -263,17 +263,17 @@ async def test_a_text_that_would_be_gigabytes_is_cut() -> None:
         (CallError("no {1}"), ": ."),
     ],
 )
-def test_where_nothing_came_with_an_error_its_own_text_stays_as_it_is(error: CallError, said: str) -> None:
+def test_error_without_wording_keeps_its_text(error: CallError, said: str) -> None:
     assert error.format() == str(error)
     assert error.format().endswith("no {1}")
     assert error.format("{0}: {1}.") == said
 
 
 async def failing(peer: Peer, session: RawSession, error: Message) -> CallError:
-    """How a call ends that is answered by an error."""
+    """Return the exception of a call whose response is an error."""
     call = asyncio.create_task(peer.call("math.add"))
     while "r" not in (request := (await session.heard())[-1]):
-        assert "i" in request  # thanks for the one before
+        assert "i" in request  # the acknowledgement of the previous response
     session.say({"a": f"b{request['r']}", "i": request["r"], "e": {"fatal": True, **error}})
     with pytest.raises(CallError) as caught:
         await call

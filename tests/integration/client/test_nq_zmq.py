@@ -1,4 +1,4 @@
-"""NQ over ZeroMQ: the same conversation, by a routing id of the client's own."""
+"""NQ over ZeroMQ: the same conversation, with a routing id of the client's choice."""
 
 import asyncio
 import socket
@@ -26,7 +26,7 @@ from tests.support.scripted_hub import LONGEST, passes, waiting
 
 @asynccontextmanager
 async def a_hub(place: Place | None = None) -> AsyncIterator[Place]:
-    """A hub with a ZeroMQ port; in the place of another one, if that is given."""
+    """Run a hub with a ZeroMQ port, at the address of another one if there is one."""
     port, zmq_port = (0, 0) if place is None else (place.port, port_of(place))
     given = settings(server=ServerSettings(port=port, drain_timeout=0.1))
     async with hub(replace(given, zmq=ZmqSettings(listen=True, port=zmq_port))) as made:
@@ -46,7 +46,7 @@ async def twice(n: int) -> int:
 
 
 @waiting
-async def test_all_verbs_go_over_zeromq() -> None:
+async def test_all_methods_of_the_client_work_over_zeromq() -> None:
     async def photo(context: Context) -> int:
         context.progress("looking")
         return len((await context.attachments())[0])
@@ -70,7 +70,7 @@ async def test_all_verbs_go_over_zeromq() -> None:
 
 
 @waiting
-async def test_a_broken_connection_costs_no_call_and_repeats_none() -> None:
+async def test_lost_connection_neither_loses_nor_repeats_calls() -> None:
     runs, began, go_on = [], asyncio.Event(), asyncio.Event()
 
     async def work(n: int) -> int:
@@ -86,7 +86,7 @@ async def test_a_broken_connection_costs_no_call_and_repeats_none() -> None:
             await began.wait()
             name = caller.session
             for peer in (caller, callee):
-                # The hub is not told: for it, the next link is still the one before.
+                # The hub does not notice: it considers the next link the same as the previous one.
                 lasting(peer)._link.abort()
             go_on.set()
             assert await call == 42
@@ -97,7 +97,7 @@ async def test_a_broken_connection_costs_no_call_and_repeats_none() -> None:
 
 
 @waiting
-async def test_another_hub_in_the_same_place_is_told_all_again() -> None:
+async def test_new_hub_at_the_same_address_gets_all_registrations_again() -> None:
     async with a_hub() as place, at(place) as caller, at(place) as callee:
         await callee.register("twice", twice)
         async with callee.subscribe("news") as events:
@@ -113,7 +113,7 @@ async def test_another_hub_in_the_same_place_is_told_all_again() -> None:
 
 
 @waiting
-async def test_a_silent_client_gives_signs_of_life() -> None:
+async def test_silent_client_sends_heartbeats() -> None:
     async with a_hub() as place, at(place, keepalive=0.1) as peer:
         (link,) = place.server._zmq._port._links.values()  # type: ignore[union-attr]
         before = link.received_at
@@ -125,7 +125,7 @@ async def test_a_silent_client_gives_signs_of_life() -> None:
 
 
 @waiting
-async def test_a_hub_that_falls_silent_is_asked_for_a_sign_of_life_and_then_left() -> None:
+async def test_silent_hub_is_pinged_and_then_lost() -> None:
     context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
     router = context.socket(zmq.ROUTER)
     port = router.bind_to_random_port("tcp://127.0.0.1")
@@ -142,7 +142,7 @@ async def test_a_hub_that_falls_silent_is_asked_for_a_sign_of_life_and_then_left
     try:
         answering = asyncio.create_task(asyncio.to_thread(answer, 3))
         async with connect(f"nq+zmq://127.0.0.1:{port}", keepalive=0.1) as peer:
-            await answering  # those after the first were asked for as nothing else came
+            await answering  # after the first, these are pings of an idle link
             async for status in peer.states():
                 if status.state is ConnectionState.RECONNECTING:
                     break
@@ -152,7 +152,7 @@ async def test_a_hub_that_falls_silent_is_asked_for_a_sign_of_life_and_then_left
 
 
 @waiting
-async def test_each_client_has_a_routing_id_that_nobody_guesses() -> None:
+async def test_each_client_has_a_random_routing_id() -> None:
     async with a_hub() as place, at(place) as one, at(place) as other:
         ids = {lasting(peer).endpoint()[1]["NQ-Peer"] for peer in (one, other)}
         assert len(ids) == 2
@@ -162,7 +162,7 @@ async def test_each_client_has_a_routing_id_that_nobody_guesses() -> None:
 
 
 @waiting
-async def test_where_nobody_listens_that_is_said_at_once() -> None:
+async def test_port_without_a_listener_fails_immediately() -> None:
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         url = f"nq+zmq://127.0.0.1:{taken.getsockname()[1]}"
@@ -171,7 +171,7 @@ async def test_where_nobody_listens_that_is_said_at_once() -> None:
 
 
 @waiting
-async def test_a_link_that_is_given_up_while_it_connects_is_over_at_once() -> None:
+async def test_cancelled_connect_closes_the_link_immediately() -> None:
     links: list[ZmqLink] = []
 
     class Nobody:
@@ -200,14 +200,14 @@ async def test_a_link_that_is_given_up_while_it_connects_is_over_at_once() -> No
 
 
 @waiting
-async def test_who_does_not_speak_zeromq_is_told_from_a_hub() -> None:
+async def test_error_of_a_server_without_zeromq_says_so() -> None:
     async with a_hub() as place:
         with pytest.raises(ConnectionLost, match=r"(does not speak ZeroMQ|the connection is lost)$"):
             await connect(f"nq+zmq://127.0.0.1:{place.port}")
 
 
 @waiting
-async def test_a_router_that_is_no_hub_does_not_answer_our_hello() -> None:
+async def test_foreign_router_times_out_in_the_handshake() -> None:
     context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
     router = context.socket(zmq.ROUTER)
     port = router.bind_to_random_port("tcp://127.0.0.1")
@@ -220,6 +220,6 @@ async def test_a_router_that_is_no_hub_does_not_answer_our_hello() -> None:
         context.destroy(linger=0)
 
 
-def test_a_token_is_refused_before_it_is_shown() -> None:
+def test_token_is_refused_before_connecting() -> None:
     with pytest.raises(BadCredentials, match=r"use nq\+ws or nq\+http"):
         connect("nq+zmq://h", token="secret")  # noqa: S106

@@ -1,4 +1,4 @@
-"""Channels that are paused, and links that are closed while nobody needs them."""
+"""Paused sessions, and links that are closed while they are idle."""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable
@@ -39,15 +39,15 @@ def at(place: Place, transport: str, **given: object) -> Connector:
     return connect(url(place, transport), backoff=(0.001, 0.05), **given)  # type: ignore[arg-type]
 
 
-async def so(is_so: Callable[[], bool]) -> None:
-    """Wait until it is so."""
+async def eventually(condition: Callable[[], bool]) -> None:
+    """Wait until a condition holds."""
     async with asyncio.timeout(PATIENCE):
-        while not is_so():  # noqa: ASYNC110
+        while not condition():  # noqa: ASYNC110
             await asyncio.sleep(0.005)
 
 
 class Service:
-    """A method that takes as long as a test wants."""
+    """A method that ends when the test allows it."""
 
     def __init__(self) -> None:
         self.runs = 0
@@ -63,7 +63,7 @@ class Service:
 
 @every_transport
 @waiting
-async def test_what_runs_goes_on_and_its_answer_waits(transport: str) -> None:
+async def test_call_continues_during_a_pause_and_its_response_waits(transport: str) -> None:
     service = Service()
     async with a_hub() as place, at(place, transport) as caller, at(place, "ws") as callee:
         await callee.register("work", service.work)
@@ -84,7 +84,7 @@ async def test_what_runs_goes_on_and_its_answer_waits(transport: str) -> None:
 
 
 @waiting
-async def test_nothing_is_said_while_it_is_paused() -> None:
+async def test_nothing_is_sent_during_a_pause() -> None:
     hub = RawHub()
     async with hub.client() as (peer, session):
         hasten(peer)
@@ -108,7 +108,7 @@ async def test_nothing_is_said_while_it_is_paused() -> None:
 
 
 @waiting
-async def test_timeouts_hold_while_it_is_paused() -> None:
+async def test_timeouts_apply_during_a_pause() -> None:
     hub = RawHub()
     async with hub.client() as (peer, session):
         call = asyncio.create_task(peer.call("math.add", timeout=10 * SOON))
@@ -125,7 +125,7 @@ async def test_timeouts_hold_while_it_is_paused() -> None:
 
 
 @waiting
-async def test_a_pause_may_begin_while_there_is_no_link() -> None:
+async def test_pause_without_a_link() -> None:
     hub = RawHub()
     async with hub.client(first_wait=0.05, longest_wait=0.05) as (peer, session):
         session.drop()
@@ -138,7 +138,7 @@ async def test_a_pause_may_begin_while_there_is_no_link() -> None:
 
 
 @waiting
-async def test_a_pause_may_begin_while_a_link_is_opened() -> None:
+async def test_pause_while_a_link_is_opened() -> None:
     hub = RawHub()
     gate, dialled = asyncio.Event(), asyncio.Event()
 
@@ -162,7 +162,7 @@ async def test_a_pause_may_begin_while_a_link_is_opened() -> None:
 
 @pytest.mark.parametrize("reconnect", [True, False])
 @waiting
-async def test_a_paused_client_can_be_closed(reconnect: bool) -> None:
+async def test_paused_client_can_be_closed(reconnect: bool) -> None:
     hub = RawHub()
     async with hub.client(reconnect=reconnect) as (peer, _):
         peer.pause()
@@ -179,7 +179,7 @@ async def test_a_paused_client_can_be_closed(reconnect: bool) -> None:
 
 @pytest.mark.parametrize("protocol", PROTOCOLS)
 @waiting
-async def test_other_protocols_say_who_can_pause(protocol: str) -> None:
+async def test_pause_in_other_protocols_names_the_supported_ones(protocol: str) -> None:
     async with hub() as place, connect(URLS[protocol].replace("hub", f"127.0.0.1:{place.port}")) as peer:
         with pytest.raises(LocalProtocolError, match=r"ends with its link; nq\+ws, .*nq\+http, .*nq\+zmq can"):
             peer.pause()
@@ -189,7 +189,7 @@ async def test_other_protocols_say_who_can_pause(protocol: str) -> None:
 
 
 @waiting
-async def test_scripts_can_pause() -> None:
+async def test_blocking_client_can_pause() -> None:
     async with a_hub() as place:
 
         def script() -> None:
@@ -208,7 +208,7 @@ async def test_scripts_can_pause() -> None:
 
 @pytest.mark.parametrize("transport", ["ws", "zmq"])
 @waiting
-async def test_a_link_that_nobody_needs_is_closed_and_opened_again(transport: str) -> None:
+async def test_idle_link_is_closed_and_reopened_for_the_next_call(transport: str) -> None:
     service = Service()
     async with a_hub() as place, at(place, "ws") as callee, at(place, transport, idle_close=SOON) as peer:
         await callee.register("work", service.work)
@@ -220,7 +220,7 @@ async def test_a_link_that_nobody_needs_is_closed_and_opened_again(transport: st
         call = peer.begin("work", [2])
         await service.began.wait()
         await asyncio.sleep(3 * SOON)
-        assert is_linked(peer)  # an answer is expected
+        assert is_linked(peer)  # a response is pending
         service.go_on.set()
         assert await call == 4
         await until(peer, ConnectionState.RESTING)
@@ -238,7 +238,7 @@ def is_linked(peer: Peer) -> bool:
 
 
 @waiting
-async def test_work_that_takes_long_is_acknowledged_over_another_link() -> None:
+async def test_response_of_a_long_job_is_sent_over_another_link() -> None:
     async with a_hub() as place, at(place, "ws") as boss, at(place, "ws", idle_close=SOON) as worker:
         await boss.push("jobs", 1)
         async with worker.pull("jobs") as job:
@@ -251,18 +251,18 @@ async def test_work_that_takes_long_is_acknowledged_over_another_link() -> None:
 
 
 @waiting
-async def test_what_is_said_in_the_moment_of_closing_opens_a_link() -> None:
+async def test_message_during_idle_close_opens_a_link() -> None:
     hub = RawHub()
     async with hub.client(idle_close=60.0) as (peer, _):
         lasting(peer)._suspend("now")
-        call = asyncio.create_task(peer.call("math.add"))  # its session does not know yet that the link is gone
+        call = asyncio.create_task(peer.call("math.add"))  # the session has not noticed the loss of the link
         request = await (await hub.next()).request()
         assert request["t"] == "math.add"
         call.cancel()
 
 
 @waiting
-async def test_a_link_that_cannot_be_opened_again_is_the_end_without_reconnect() -> None:
+async def test_without_reconnect_a_failed_reopening_is_final() -> None:
     hub = RawHub()
     async with hub.client(idle_close=0.01, reconnect=False) as (peer, _):
         await until(peer, ConnectionState.RESTING)
@@ -276,12 +276,12 @@ async def test_a_link_that_cannot_be_opened_again_is_the_end_without_reconnect()
 
 
 @waiting
-async def test_over_http_connections_are_closed_after_that_time() -> None:
+async def test_idle_close_closes_http_connections() -> None:
     async with a_hub() as place, at(place, "http", idle_close=0.01) as peer:
         assert await peer.call("hub.echo", 1) == 1
         port = place.server._port
         for number in count():
-            await so(lambda: port.connections() == 0)
+            await eventually(lambda: port.connections() == 0)
             assert await peer.call("hub.echo", number) == number
             if number:
                 break
@@ -291,10 +291,10 @@ async def test_over_http_connections_are_closed_after_that_time() -> None:
 @pytest.mark.parametrize(
     ("given", "idle", "sentence"),
     [
-        ("lrpm+ws://h", 1.0, r"`idle_close` is for nq\+ws"),
-        ("nq+ws://h", 0.0, "`idle_close` is a positive number"),
+        ("lrpm+ws://h", 1.0, r"`idle_close` needs nq\+ws"),
+        ("nq+ws://h", 0.0, "`idle_close` must be a positive number"),
     ],
 )
-def test_a_time_that_makes_no_sense_is_refused(given: str, idle: float, sentence: str) -> None:
+def test_invalid_idle_close_is_refused(given: str, idle: float, sentence: str) -> None:
     with pytest.raises(ValueError, match=sentence):
         connect(given, idle_close=idle)

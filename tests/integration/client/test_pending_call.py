@@ -1,4 +1,4 @@
-"""Calls that go on: their results, what is told on the way, and their ends."""
+"""Pending calls: results, progress notes and cancellation."""
 
 import asyncio
 from collections.abc import AsyncGenerator
@@ -17,8 +17,8 @@ from tests.support.raw_nq_hub import RawHub
 from tests.support.raw_peers import Place, hub
 from tests.support.scripted_hub import EVERY, LASTING, URLS, ScriptedHub, ScriptedSession, passes, waiting
 
-TELLING = ("lrpm-json", "lrpm-cbor", *LASTING)
-"""Those that can tell something on the way."""
+PROGRESS_PROTOCOLS = ("lrpm-json", "lrpm-cbor", *LASTING)
+"""Protocols that carry progress."""
 every_protocol = pytest.mark.parametrize("protocol", EVERY)
 
 
@@ -30,8 +30,8 @@ def url(place: Place, protocol: str) -> str:
     return URLS[protocol].replace("hub", f"127.0.0.1:{place.port}")
 
 
-async def some(notes: AsyncGenerator[Note, None], number: int) -> list[Note]:
-    """The next of them."""
+async def next_notes(notes: AsyncGenerator[Note, None], number: int) -> list[Note]:
+    """Return the next notes."""
     return [await anext(notes) for _ in range(number)]
 
 
@@ -41,7 +41,7 @@ def note(call: Call, number: int, kind: str = "note") -> Progress:
 
 @every_protocol
 @waiting
-async def test_notes_come_on_the_way_and_end_with_the_call(protocol: str) -> None:
+async def test_notes_arrive_during_the_call_and_end_with_it(protocol: str) -> None:
     go_on = asyncio.Event()
 
     async def build(context: Context, year: int) -> int:
@@ -54,7 +54,7 @@ async def test_notes_come_on_the_way_and_end_with_the_call(protocol: str) -> Non
     async with hub() as place, at(place, protocol) as caller, at(place, "nq") as callee:
         await callee.register("report.build", build)
         call = caller.begin("report.build", {"year": 2026}, timeout=20.0)
-        told = await some(call.progress(), 2) if protocol in TELLING else []
+        told = await next_notes(call.progress(), 2) if protocol in PROGRESS_PROTOCOLS else []
         assert not call.is_over
         go_on.set()
         assert [await call, await call, call.is_over] == [2026, 2026, True]
@@ -65,16 +65,16 @@ async def test_notes_come_on_the_way_and_end_with_the_call(protocol: str) -> Non
 
 
 @waiting
-async def test_everybody_who_iterates_gets_all_notes_whenever_they_began() -> None:
+async def test_each_reader_gets_all_notes_from_the_beginning() -> None:
     hub = ScriptedHub("lrpm-json")
     async with hub.client() as (peer, session):
         call = peer.begin("long")
-        early = asyncio.create_task(some(call.progress(), 3))
+        early = asyncio.create_task(next_notes(call.progress(), 3))
         asked = await session.next(Call)
         assert asked.progress
         session.say(note(asked, 1), note(asked, 2))
         late = call.progress()
-        assert [each.value for each in await some(late, 2)] == [1, 2]
+        assert [each.value for each in await next_notes(late, 2)] == [1, 2]
         session.say(note(asked, 3))
         assert [each.value for each in await early] == [1, 2, 3]
         session.say(Result(asked.id, Value("done")))
@@ -83,7 +83,7 @@ async def test_everybody_who_iterates_gets_all_notes_whenever_they_began() -> No
 
 
 @waiting
-async def test_what_nobody_takes_is_bounded_and_counted() -> None:
+async def test_unread_notes_are_bounded_and_counted() -> None:
     hub = ScriptedHub("lrpm-json")
     async with hub.client() as (peer, session):
         call = peer.begin("long", max_waiting=2)
@@ -98,11 +98,11 @@ async def test_what_nobody_takes_is_bounded_and_counted() -> None:
 
 
 @waiting
-async def test_kinds_are_chosen_by_their_names() -> None:
+async def test_notes_are_filtered_by_kind() -> None:
     hub = ScriptedHub("lrpm-json")
     async with hub.client() as (peer, session):
         call = peer.begin("long")
-        with pytest.raises(ValueError, match="'tmp': it is one of note, warn, transient, debug"):
+        with pytest.raises(ValueError, match="'tmp': use one of note, warn, transient, debug"):
             call.notes({"tmp"})
         asked = await session.next(Call)
         kinds = ("note", "warn", "tmp", "debug", "strange")
@@ -115,7 +115,7 @@ async def test_kinds_are_chosen_by_their_names() -> None:
 
 @every_protocol
 @waiting
-async def test_a_call_that_is_cancelled_ends_here_and_there(protocol: str) -> None:
+async def test_cancelled_call_ends_at_caller_and_callee(protocol: str) -> None:
     began, stopped = asyncio.Event(), asyncio.Event()
 
     async def work() -> None:
@@ -125,7 +125,7 @@ async def test_a_call_that_is_cancelled_ends_here_and_there(protocol: str) -> No
         finally:
             stopped.set()
 
-    # Elsewhere a caller has no word for it: the method hears of it when the caller leaves.
+    # In other protocols a caller cannot cancel: the method is cancelled when the caller leaves.
     async with hub() as place, at(place, "nq") as callee:
         await callee.register("work", work)
         async with at(place, protocol) as caller:
@@ -140,7 +140,7 @@ async def test_a_call_that_is_cancelled_ends_here_and_there(protocol: str) -> No
 
 
 @waiting
-async def test_who_stops_waiting_leaves_the_call_alone() -> None:
+async def test_cancelling_a_waiter_does_not_cancel_the_call() -> None:
     hub = ScriptedHub("lrpm-json")
     async with hub.client() as (peer, session):
         call = peer.begin("long")
@@ -158,7 +158,7 @@ async def test_who_stops_waiting_leaves_the_call_alone() -> None:
 
 
 @waiting
-async def test_it_ends_as_any_call_does() -> None:
+async def test_pending_call_ends_like_any_call() -> None:
     async def fail() -> None:
         raise RuntimeError("broken")
 
@@ -182,7 +182,7 @@ async def test_it_ends_as_any_call_does() -> None:
 @pytest.mark.parametrize("verbose", [True, "why so slow"])
 @pytest.mark.parametrize("callee", ["app", *LASTING])
 @waiting
-async def test_who_wants_to_hear_more_does(callee: str, verbose: bool | str) -> None:
+async def test_verbose_caller_gets_debug_notes(callee: str, verbose: bool | str) -> None:
     heard: list[bool | str] = []
     app = App()
 
@@ -218,7 +218,7 @@ async def test_who_wants_to_hear_more_does(callee: str, verbose: bool | str) -> 
 
 @pytest.mark.parametrize("protocol", ["umq", "umq36", "lrpm-json", "lrpm-cbor"])
 @waiting
-async def test_where_nobody_can_ask_for_more_nobody_hears_more(protocol: str) -> None:
+async def test_verbose_is_ignored_in_protocols_without_it(protocol: str) -> None:
     async def work(context: Context) -> bool | str:
         context.progress(1, kind="debug")
         return context.verbose
@@ -232,7 +232,7 @@ async def test_where_nobody_can_ask_for_more_nobody_hears_more(protocol: str) ->
 
 
 @waiting
-async def test_the_wish_for_more_is_v_and_tmp_is_transient_on_the_wire() -> None:
+async def test_verbose_is_v_and_transient_is_tmp_on_the_wire() -> None:
     async with RawHub().client() as (peer, session):
         call = peer.begin("work", verbose="debug")
         request = await session.request()
@@ -252,7 +252,7 @@ async def test_the_wish_for_more_is_v_and_tmp_is_transient_on_the_wire() -> None
 
 
 @waiting
-async def test_a_note_that_cannot_be_read_is_left_out(caplog: pytest.LogCaptureFixture) -> None:
+async def test_note_that_cannot_be_decoded_is_skipped(caplog: pytest.LogCaptureFixture) -> None:
     hub = ScriptedHub("nq")
     hub.answer = naming
     async with hub.client() as (peer, session):
@@ -269,7 +269,7 @@ def naming(_: ScriptedSession, word: object) -> bool:
 
 
 @waiting
-async def test_scripts_have_it_without_waiting() -> None:
+async def test_blocking_client_has_pending_calls() -> None:
     go_on = asyncio.Event()
 
     async def build(context: Context, steps: int) -> str:

@@ -1,4 +1,4 @@
-"""NQ: a conversation that goes on, whatever becomes of its links and of the hub."""
+"""Resumable NQ sessions: lost links, restarted hubs and refusals."""
 
 import asyncio
 from collections.abc import Callable
@@ -31,15 +31,15 @@ def at(place: Place, transport: str, **given: object) -> Connector:
     return connect(url, backoff=(0.001, 0.05), **given)  # type: ignore[arg-type]
 
 
-def lasting(peer: Peer) -> ResumableSession:
+def resumable_session(peer: Peer) -> ResumableSession:
     session = peer._reconnector._resumable
     assert isinstance(session, ResumableSession)
     return session
 
 
 def cut(peer: Peer) -> None:
-    """Cut off all sockets of a client, as a network does."""
-    link = lasting(peer)._link
+    """Close all sockets of a client, as a network failure does."""
+    link = resumable_session(peer)._link
     if isinstance(link, HttpLink):
         for connection in (link._post_connection, link._poll_connection):
             if connection._streams is not None:
@@ -49,7 +49,7 @@ def cut(peer: Peer) -> None:
 
 
 class Service:
-    """A method that takes as long as a test wants, and how often it ran."""
+    """A method that ends when the test allows it, and counts its runs."""
 
     def __init__(self) -> None:
         self.runs = 0
@@ -70,7 +70,7 @@ class Service:
 
 @every_transport
 @waiting
-async def test_progress_is_told_on_the_way(transport: str) -> None:
+async def test_progress_arrives_during_the_call(transport: str) -> None:
     told: list[tuple[object, str]] = []
     heard = asyncio.Event()
 
@@ -91,7 +91,7 @@ async def test_progress_is_told_on_the_way(transport: str) -> None:
 
 @every_transport
 @waiting
-async def test_a_link_that_is_cut_costs_no_call_and_repeats_none(transport: str) -> None:
+async def test_lost_link_neither_loses_nor_repeats_calls(transport: str) -> None:
     service = Service()
     async with hub() as place, at(place, transport) as caller, at(place, transport) as callee:
         await callee.register("work", service.work)
@@ -110,7 +110,7 @@ async def test_a_link_that_is_cut_costs_no_call_and_repeats_none(transport: str)
 
 @every_transport
 @waiting
-async def test_an_answer_waits_for_the_link_of_its_caller(transport: str) -> None:
+async def test_response_waits_for_the_link_of_its_caller(transport: str) -> None:
     service = Service()
     async with hub() as place, at(place, transport) as caller, at(place, "nq") as callee:
         await callee.register("work", service.work)
@@ -123,7 +123,7 @@ async def test_an_answer_waits_for_the_link_of_its_caller(transport: str) -> Non
             raise ConnectionRefusedError("nobody listens")
 
         caller._reconnector._open_link = nobody
-        lasting(caller)._link.abort()
+        resumable_session(caller)._link.abort()
         await refused.wait()
         service.go_on.set()
         await asyncio.sleep(0.05)
@@ -135,18 +135,18 @@ async def test_an_answer_waits_for_the_link_of_its_caller(transport: str) -> Non
 
 @every_transport
 @waiting
-async def test_subscriptions_and_callbacks_stay_over_a_cut_link(transport: str) -> None:
+async def test_subscriptions_and_callbacks_survive_a_lost_link(transport: str) -> None:
     async def twice(n: int) -> int:
         return 2 * n
 
     async with hub() as place, at(place, transport) as one, at(place, "nq") as other:
         token = await one.callback(twice)
         async with one.subscribe("news") as events:
-            lasting(one)._link.abort()
-            await other.publish("news", 1)  # whether there is a link or not
+            resumable_session(one)._link.abort()
+            await other.publish("news", 1)  # with or without a link
             await until(one, ConnectionState.RECONNECTED)
             await other.publish("news", 2)
-            # What went down with the link comes again later.
+            # Packets that were lost with the link are retransmitted later.
             assert {(await anext(events)).data for _ in range(2)} == {1, 2}
             assert events.restored == 0
         assert await other.call(f"callback.{token}", [21]) == 42
@@ -154,7 +154,7 @@ async def test_subscriptions_and_callbacks_stay_over_a_cut_link(transport: str) 
 
 @every_transport
 @waiting
-async def test_a_call_outlives_its_hub(transport: str) -> None:
+async def test_call_survives_a_restart_of_the_hub(transport: str) -> None:
     service = Service()
     gate = asyncio.Event()
     async with hub() as place, at(place, transport) as caller, at(place, transport) as callee:
@@ -176,12 +176,12 @@ async def test_a_call_outlives_its_hub(transport: str) -> None:
             gate.set()
             assert await call == 42
             assert caller.session != before
-            assert service.runs == 2  # what the first hub wanted to know, nobody can be told
+            assert service.runs == 2  # the first hub can no longer get responses
         await asyncio.sleep(0)
 
 
 @waiting
-async def test_what_another_hub_does_not_know_may_have_run() -> None:
+async def test_call_unknown_to_a_restarted_hub_raises_call_lost() -> None:
     service = Service()
     async with hub() as place, at(place, "nq") as caller:
         async with at(place, "nq") as callee:
@@ -195,14 +195,14 @@ async def test_what_another_hub_does_not_know_may_have_run() -> None:
 
 
 @waiting
-async def test_a_conversation_goes_from_http_to_websocket() -> None:
+async def test_session_resumes_from_http_to_websocket() -> None:
     service = Service()
     async with hub() as place, at(place, "nq-http") as caller, at(place, "nq") as callee:
         await callee.register("work", service.work)
         async with caller.subscribe("news") as events:
             call = asyncio.create_task(caller.call("work", [21]))
             await service.began.wait()
-            session, before = lasting(caller), caller.session
+            session, before = resumable_session(caller), caller.session
             address = parse(f"nq+ws://127.0.0.1:{place.port}")
             session._settings = replace(session._settings, address=address)
             caller._reconnector._open_link = open_websocket
@@ -219,7 +219,7 @@ async def test_a_conversation_goes_from_http_to_websocket() -> None:
 
 @every_transport
 @waiting
-async def test_who_waits_no_longer_cancels(transport: str) -> None:
+async def test_cancelled_task_cancels_the_call(transport: str) -> None:
     service = Service()
     async with hub() as place, at(place, transport) as caller, at(place, transport) as callee:
         await callee.register("work", service.work)
@@ -230,7 +230,7 @@ async def test_who_waits_no_longer_cancels(transport: str) -> None:
 
 @every_transport
 @waiting
-async def test_who_leaves_takes_back_what_was_on_offer(transport: str) -> None:
+async def test_close_withdraws_registrations(transport: str) -> None:
     service = Service()
     async with hub() as place, at(place, transport) as one:
         async with at(place, transport) as other:
@@ -240,13 +240,13 @@ async def test_who_leaves_takes_back_what_was_on_offer(transport: str) -> None:
             await service.began.wait()
         service.go_on.set()
         assert (await one.discover()).methods == ()
-        await one.register("work", service.work)  # and the call goes to whoever offers it next
+        await one.register("work", service.work)  # and the next callee gets the call
         assert await call == 6
 
 
 @every_transport
 @waiting
-async def test_closing_ends_calls_that_wait_for_a_link(transport: str) -> None:
+async def test_close_fails_calls_that_wait_for_a_link(transport: str) -> None:
     service = Service()
     async with hub() as place, at(place, "nq") as callee:
         await callee.register("work", service.work)
@@ -258,7 +258,7 @@ async def test_closing_ends_calls_that_wait_for_a_link(transport: str) -> None:
                 raise ConnectionRefusedError("nobody listens")
 
             caller._reconnector._open_link = nobody
-            lasting(caller)._link.abort()
+            resumable_session(caller)._link.abort()
             await until(caller, ConnectionState.RECONNECTING)
         with pytest.raises(CallLost):
             await call
@@ -266,7 +266,7 @@ async def test_closing_ends_calls_that_wait_for_a_link(transport: str) -> None:
 
 
 @waiting
-async def test_without_reconnect_a_call_is_lost_with_its_link() -> None:
+async def test_without_reconnect_a_lost_link_fails_calls() -> None:
     service = Service()
     async with hub() as place, at(place, "nq") as callee, at(place, "nq", reconnect=False) as caller:
         await callee.register("work", service.work)
@@ -281,7 +281,7 @@ async def test_without_reconnect_a_call_is_lost_with_its_link() -> None:
 
 
 class NqHub(ScriptedHub):
-    """A scripted hub that tells its peers an id."""
+    """A scripted hub that assigns peer ids."""
 
     def __init__(self) -> None:
         super().__init__("nq")
@@ -315,7 +315,7 @@ class NqHub(ScriptedHub):
 
 
 @waiting
-async def test_a_farewell_may_say_that_we_are_not_let_in() -> None:
+async def test_goodbye_with_a_refusal_raises_refused() -> None:
     hub = NqHub()
     hub.is_denying = True
     with pytest.raises(Refused, match="go away"):
@@ -323,7 +323,7 @@ async def test_a_farewell_may_say_that_we_are_not_let_in() -> None:
 
 
 @waiting
-async def test_who_is_not_let_in_again_is_told_so_with_all_calls() -> None:
+async def test_refused_resumption_fails_all_calls() -> None:
     hub = NqHub()
     async with hub.client() as (peer, session):
         call = asyncio.create_task(peer.call("math.add"))
@@ -337,7 +337,7 @@ async def test_who_is_not_let_in_again_is_told_so_with_all_calls() -> None:
 
 
 @waiting
-async def test_a_call_is_repeated_on_the_next_link() -> None:
+async def test_request_is_retransmitted_on_the_next_link() -> None:
     hub = NqHub()
     async with hub.client() as (peer, session):
         call = asyncio.create_task(peer.call("math.add", [2, 3]))

@@ -1,4 +1,4 @@
-"""`connect(..., name=...)`: the name of a session for people."""
+"""Session names: `connect(..., name=...)`."""
 
 from typing import Any
 
@@ -78,20 +78,20 @@ async def test_session_without_a_name_sets_no_variable() -> None:
         ("a\x00", "must not hold control characters"),
         ("a\u2028b", "must not hold control characters"),
         ("\ud800", "must not hold control characters"),
-        ("x" * (MAX_NAME + 1), "has 65 characters, of which a hub shows 64"),
+        ("x" * (MAX_NAME + 1), "has 65 characters; the limit is 64"),
     ],
 )
-def test_name_that_a_hub_would_not_show_is_refused(name: str, text: str) -> None:
+def test_invalid_name_is_refused(name: str, text: str) -> None:
     with pytest.raises(ValueError, match=text):
         connect("umq+ws://localhost", name=name)
     with pytest.raises(ValueError, match=text):
         fiveways.connect_sync("umq+ws://localhost", name=name)
 
 
-def test_longest_name_is_the_one_that_the_hub_shows_whole() -> None:
+def test_hub_shows_a_name_of_maximum_length() -> None:
     assert MAX_NAME == MAX_NAME_LENGTH
 
 
-def test_broker_takes_no_name() -> None:
-    with pytest.raises(BadCredentials, match="no `token`, `app`, `idle_close` or `name`"):
+def test_name_is_refused_for_a_broker() -> None:
+    with pytest.raises(BadCredentials, match="`token`, `app`, `idle_close` and `name` cannot be used"):
         connect("mqtt-rpc+mqtt://localhost/service", name="worker-7")

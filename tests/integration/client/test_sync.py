@@ -1,4 +1,4 @@
-"""The blocking face."""
+"""The blocking client."""
 
 import asyncio
 import gc
@@ -60,7 +60,7 @@ async def count(n: int) -> AsyncIterator[int]:
 
 
 @every_protocol
-def test_every_verb_without_await(place: Place, protocol: str) -> None:
+def test_all_methods_of_the_client_without_await(place: Place, protocol: str) -> None:
     with at(place, protocol) as peer, at(place, protocol) as other:
         assert peer.state is ConnectionState.CONNECTED
         assert peer.protocol == protocol
@@ -89,7 +89,7 @@ def test_every_verb_without_await(place: Place, protocol: str) -> None:
 
 
 @every_protocol
-def test_events_are_read_in_a_loop(place: Place, protocol: str) -> None:
+def test_events_are_read_in_a_for_loop(place: Place, protocol: str) -> None:
     topic = f"news.{protocol[-4:]}"
     with at(place, protocol) as peer, peer.subscribe(topic) as events:
         for number in range(5):
@@ -112,7 +112,7 @@ def test_events_are_read_in_a_loop(place: Place, protocol: str) -> None:
         assert events.restored == 0
 
 
-def test_work_can_be_given_back_or_finished_by_hand(place: Place) -> None:
+def test_job_can_be_failed_or_done_explicitly(place: Place) -> None:
     with at(place) as peer:
         peer.push("hand", 1)
         with pytest.raises(RuntimeError), peer.pull("hand"):
@@ -124,7 +124,7 @@ def test_work_can_be_given_back_or_finished_by_hand(place: Place) -> None:
             peer.pull("hand", timeout=0.01)
 
 
-def test_an_application_can_be_served(place: Place) -> None:
+def test_application_is_served(place: Place) -> None:
     app = App()
     app.method("sync.add")(add)
     with at(place, app=app) as peer:
@@ -134,7 +134,7 @@ def test_an_application_can_be_served(place: Place) -> None:
         assert peer.call("sync.add", [1, 2]) == 3
 
 
-def test_a_plain_function_may_use_the_peer_that_serves_it(place: Place) -> None:
+def test_function_in_a_thread_may_use_its_own_client(place: Place) -> None:
     with at(place, show_errors=True) as peer:
 
         def twice(x: int) -> object:
@@ -150,7 +150,7 @@ def test_a_plain_function_may_use_the_peer_that_serves_it(place: Place) -> None:
             peer.call("sync.wrong")
 
 
-def test_it_works_where_a_loop_is_running(place: Place) -> None:
+def test_blocking_client_works_in_a_running_event_loop(place: Place) -> None:
     async def notebook() -> object:
         with at(place) as peer:
             return peer.call("hub.ping")
@@ -158,7 +158,7 @@ def test_it_works_where_a_loop_is_running(place: Place) -> None:
     assert asyncio.run(notebook()) == "pong"
 
 
-def test_several_threads_may_use_it(place: Place) -> None:
+def test_blocking_client_can_be_shared_by_threads(place: Place) -> None:
     answers = []
     with at(place) as peer:
 
@@ -174,7 +174,7 @@ def test_several_threads_may_use_it(place: Place) -> None:
 
 
 def interrupted(wait: Callable[[], object], may_begin: threading.Event) -> None:
-    """Interrupt the main thread when it waits."""
+    """Interrupt the main thread while it waits."""
 
     def interrupt() -> None:
         may_begin.wait()
@@ -190,7 +190,7 @@ def interrupted(wait: Callable[[], object], may_begin: threading.Event) -> None:
         thread.join()
 
 
-def test_an_interrupt_ends_the_wait_and_not_the_connection(place: Place) -> None:
+def test_interrupt_ends_the_wait_but_not_the_connection(place: Place) -> None:
     started, stopped = threading.Event(), threading.Event()
 
     async def slow() -> None:
@@ -207,13 +207,13 @@ def test_an_interrupt_ends_the_wait_and_not_the_connection(place: Place) -> None
         assert peer.call("hub.ping") == "pong"
         with peer.subscribe("sync.news") as events:
             reading = threading.Event()
-            some = events._subscription.next_batch
+            next_batch = events._subscription.next_batch
 
-            async def told(most: int = 100) -> list[Event]:
+            async def signalling_batch(limit: int = 100) -> list[Event]:
                 reading.set()
-                return await some(most)
+                return await next_batch(limit)
 
-            events._subscription.next_batch = told  # type: ignore[method-assign]
+            events._subscription.next_batch = signalling_batch  # type: ignore[method-assign]
             interrupted(lambda: list(events), reading)
             peer.publish("sync.news", 1)
             event = events.next()
@@ -221,7 +221,7 @@ def test_an_interrupt_ends_the_wait_and_not_the_connection(place: Place) -> None
             assert event.data == 1
 
 
-def test_after_the_end_everything_raises_connection_lost(place: Place) -> None:
+def test_closed_client_raises_connection_lost(place: Place) -> None:
     peer = at(place)
     states = peer.states()
     assert next(states).state is ConnectionState.CONNECTED
@@ -236,7 +236,7 @@ def test_after_the_end_everything_raises_connection_lost(place: Place) -> None:
         peer.subscribe("news")
 
 
-def test_a_peer_that_is_forgotten_is_closed(place: Place) -> None:
+def test_garbage_collected_client_is_closed(place: Place) -> None:
     peer = at(place)
     session = peer.session
     thread = peer._loop_thread._thread
@@ -249,7 +249,7 @@ def test_a_peer_that_is_forgotten_is_closed(place: Place) -> None:
     assert caught.value.reason is Reason.BAD_ARGUMENTS
 
 
-def test_who_cannot_connect_leaves_no_thread() -> None:
+def test_failed_connect_leaves_no_thread() -> None:
     before = threading.active_count()
     with pytest.raises(ConnectionLost):
         connect_sync("umq+ws://127.0.0.1:1")
@@ -258,7 +258,7 @@ def test_who_cannot_connect_leaves_no_thread() -> None:
     assert threading.active_count() == before
 
 
-def test_the_end_of_a_hub_is_told() -> None:
+def test_end_of_the_hub_is_reported() -> None:
     with hub_in_a_thread() as place:
         peer = at(place, reconnect=False)
     with peer:
@@ -266,7 +266,7 @@ def test_the_end_of_a_hub_is_told() -> None:
         assert [status.state for status in peer.states()] == [ConnectionState.CLOSED]
 
 
-def test_a_loop_may_be_ended_from_within_and_those_who_wait_are_told() -> None:
+def test_stop_in_the_event_loop_fails_waiting_threads() -> None:
     loop = LoopThread()
     told = []
 

@@ -1,4 +1,4 @@
-"""Typed values: results, events and jobs as types of the program."""
+"""Conversion of results, events and jobs to the program's types."""
 
 import asyncio
 import datetime as dt
@@ -82,7 +82,7 @@ def with_hub(test: Test) -> Callable[[], None]:
 
         asyncio.run(inner())
 
-    del run.__wrapped__  # pytest would ask for a fixture named `place`
+    del run.__wrapped__  # otherwise pytest looks for a fixture `place`
     return run
 
 
@@ -99,7 +99,9 @@ async def test_result_is_converted_in_every_protocol(place: Place) -> None:
 @with_hub
 async def test_result_that_does_not_fit_is_a_bad_value(place: Place) -> None:
     async with fiveways.connect(f"lrpm+ws://127.0.0.1:{place.port}") as peer:
-        with pytest.raises(fiveways.BadValue, match="the value is no Row: Object missing required field `name`"):
+        with pytest.raises(
+            fiveways.BadValue, match="the value is not of type Row: Object missing required field `name`"
+        ):
             await peer.call("ticket.get", [7], type=Row)
 
 
@@ -110,7 +112,7 @@ async def test_pydantic_models_are_arguments_and_results(place: Place) -> None:
         assert await peer.call("model.next", [Model(number=2, tags=["x"])]) == {"number": 3, "tags": ["x"]}
         with pytest.raises(fiveways.NotExecuted, match=r"argument 'model': .*number Field required"):
             await peer.call("model.next", [{}])
-        with pytest.raises(fiveways.BadValue, match=r"the value is no Model: .*number Field required"):
+        with pytest.raises(fiveways.BadValue, match=r"the value is not of type Model: .*number Field required"):
             await peer.call("hub.echo", {}, type=Model)
 
 
@@ -126,7 +128,7 @@ async def test_events_and_jobs_are_converted(place: Place) -> None:
 
 
 @with_hub
-async def test_jobs_are_done_when_the_next_one_is_asked_for(place: Place) -> None:
+async def test_job_is_done_when_the_next_one_is_requested(place: Place) -> None:
     async with fiveways.connect(f"lrpm+ws://127.0.0.1:{place.port}") as peer:
         for number in range(3):
             await peer.push("numbers", number)
@@ -134,7 +136,7 @@ async def test_jobs_are_done_when_the_next_one_is_asked_for(place: Place) -> Non
             async for job in jobs:
                 if job.data == 2:
                     break
-        # The last one was left in the middle of its loop.
+        # The loop ended during the last job.
         async with peer.pull("numbers") as job:
             assert job.data == 2
         assert await peer.call("hub.queues") == {}
@@ -156,16 +158,16 @@ async def test_jobs_are_done_when_the_next_one_is_asked_for(place: Place) -> Non
         ({"1": b"x"}, dict[int, bytes], {1: b"x"}),
     ],
 )
-def test_types_that_can_be_asked_for(value: object, kind: type[object], expected: object) -> None:
+def test_value_is_converted_to_each_supported_type(value: object, kind: type[object], expected: object) -> None:
     assert decode(value, kind) == expected
 
 
-def test_bound_that_is_broken_is_a_bad_value() -> None:
+def test_violated_bound_raises_bad_value() -> None:
     with pytest.raises(fiveways.BadValue, match="Expected `int` >= 1"):
         decode(0, Annotated[int, msgspec.Meta(ge=1)])  # type: ignore[arg-type]
 
 
-def test_blocking_client_has_the_same() -> None:
+def test_blocking_client_converts_values() -> None:
     async def run() -> None:
         async with hub(app=app) as place:
             await asyncio.to_thread(blocking, place.port)

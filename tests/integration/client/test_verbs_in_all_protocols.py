@@ -1,4 +1,4 @@
-"""Every verb in every protocol, with a real hub on a real port; and between protocols."""
+"""All methods of the client in every protocol, and between protocols, with a real hub."""
 
 import asyncio
 import re
@@ -54,7 +54,7 @@ async def stop() -> AsyncIterator[int]:
 
 @pairs
 @waiting
-async def test_calls_cross(one: str, other: str) -> None:
+async def test_calls_between_protocols(one: str, other: str) -> None:
     async with hub() as place, at(place, one) as caller, at(place, other) as callee:
         await callee.register("Math:add", add)
         assert await caller.call("math.add", [2, 3], timeout=5.0) == 5
@@ -67,14 +67,14 @@ async def test_calls_cross(one: str, other: str) -> None:
             await caller.call("math.sub")
         assert caught.value.reason is Reason.NO_SUCH_METHOD
         await callee.unregister("math.add")
-        # In nq, what was on offer before is waited for.
+        # In nq, a call waits for a callee that was registered before.
         with pytest.raises(CallTimeout if one in LASTING else NotExecuted):
             await caller.call("math.add", [2, 3], timeout=0.05 if one in LASTING else None)
 
 
 @pairs
 @waiting
-async def test_failures_streams_and_attachments_cross(one: str, other: str) -> None:
+async def test_failures_streams_and_attachments_between_protocols(one: str, other: str) -> None:
     async with hub() as place, at(place, one) as caller, at(place, other) as callee:
         await callee.register("fail", fail)
         with pytest.raises(CallFailed, match=r"^the method failed \(reference [0-9a-f]{12}\)$"):
@@ -93,7 +93,7 @@ async def test_failures_streams_and_attachments_cross(one: str, other: str) -> N
 
 @every_protocol
 @waiting
-async def test_client_that_shows_errors_tells_what_its_functions_raise(protocol: str) -> None:
+async def test_show_errors_sends_exceptions_of_functions(protocol: str) -> None:
     async with hub() as place, at(place, protocol, show_errors=True) as peer:
         await peer.register("fail", fail)
         with pytest.raises(CallFailed, match=r"^RuntimeError: broken$"):
@@ -102,7 +102,7 @@ async def test_client_that_shows_errors_tells_what_its_functions_raise(protocol:
 
 @pytest.mark.parametrize("show_errors", [False, True])
 @waiting
-async def test_hub_shows_errors_of_its_application_by_its_settings(show_errors: bool) -> None:
+async def test_setting_of_the_hub_shows_errors_of_its_application(show_errors: bool) -> None:
     app = App()
     app.method("fail")(fail)
     shown = replace(settings(), app=AppSettings(show_errors))
@@ -131,7 +131,7 @@ async def plans(jobs: list[Job]) -> AsyncIterator[Job]:
 
 @pairs
 @waiting
-async def test_dataclass_arguments_come_back_with_their_defaults(one: str, other: str) -> None:
+async def test_dataclass_arguments_are_returned_with_defaults(one: str, other: str) -> None:
     async with hub() as place, at(place, one) as caller, at(place, other) as callee:
         await callee.register("plan", plan)
         assert await caller.call("plan", {"job": {"truck": "t1"}}) == {"truck": "t1", "to": "depot"}
@@ -141,7 +141,7 @@ async def test_dataclass_arguments_come_back_with_their_defaults(one: str, other
 
 @pairs
 @waiting
-async def test_topics_cross(one: str, other: str) -> None:
+async def test_events_between_protocols(one: str, other: str) -> None:
     async with hub() as place, at(place, one) as publisher, at(place, other) as subscriber:
         await publisher.publish("sensors.roof.temperature", 20, retain=True)
         async with subscriber.subscribe("sensors.*.temperature") as events:
@@ -160,7 +160,7 @@ async def test_topics_cross(one: str, other: str) -> None:
 
 @pairs
 @waiting
-async def test_callbacks_variables_and_work_cross(one: str, other: str) -> None:
+async def test_callbacks_variables_and_jobs_between_protocols(one: str, other: str) -> None:
     async with hub() as place, at(place, one) as first, at(place, other) as second:
         token = await first.callback(add)
         assert await second.call(f"callback.{token}", [2, 3]) == 5
@@ -180,7 +180,7 @@ async def test_callbacks_variables_and_work_cross(one: str, other: str) -> None:
 
 @every_protocol
 @waiting
-async def test_discovery_lists_what_there_is(protocol: str) -> None:
+async def test_discovery_lists_methods(protocol: str) -> None:
     async with hub() as place, at(place, protocol) as peer:
         await peer.register("math.add", add)
         listing = await peer.discover()
@@ -226,7 +226,7 @@ async def test_served_application_is_listed_to_umq_peers_in_its_own_spelling(pro
 
 @every_protocol
 @waiting
-async def test_a_timeout_is_told_by_whoever_notices_it_first(protocol: str) -> None:
+async def test_timeout_has_the_same_text_from_hub_and_client(protocol: str) -> None:
     async def slow() -> None:
         await asyncio.Event().wait()
 
@@ -238,7 +238,7 @@ async def test_a_timeout_is_told_by_whoever_notices_it_first(protocol: str) -> N
 
 @every_protocol
 @waiting
-async def test_a_path_of_another_protocol_is_pointed_at(protocol: str) -> None:
+async def test_error_hints_at_the_path_of_another_protocol(protocol: str) -> None:
     async with hub() as place:
         for path in ("/umq" if protocol.startswith("lrpm") else "/lrpm", "/nowhere"):
             url = URLS[protocol].replace("hub", f"127.0.0.1:{place.port}{path}")
@@ -248,7 +248,7 @@ async def test_a_path_of_another_protocol_is_pointed_at(protocol: str) -> None:
 
 @every_protocol
 @waiting
-async def test_an_application_is_served_from_afar(protocol: str) -> None:
+async def test_application_is_served_by_a_client(protocol: str) -> None:
     app = App()
     app.method("math.add")(add)
     async with hub() as place, at(place, protocol, app=app), at(place, "umq") as caller:
@@ -257,7 +257,7 @@ async def test_an_application_is_served_from_afar(protocol: str) -> None:
 
 @pytest.mark.parametrize("protocol", ["umq", "umq36"])
 @waiting
-async def test_a_large_file_goes_through_the_hub(protocol: str, tmp_path: Path) -> None:
+async def test_large_file_passes_through_the_hub(protocol: str, tmp_path: Path) -> None:
     path = tmp_path / "large"
     data = bytes(range(256)) * (20 << 12)
     path.write_bytes(data)
@@ -269,7 +269,7 @@ async def test_a_large_file_goes_through_the_hub(protocol: str, tmp_path: Path) 
 
 @every_protocol
 @waiting
-async def test_many_calls_at_once_are_all_answered(protocol: str) -> None:
+async def test_many_concurrent_calls_all_get_a_result(protocol: str) -> None:
     async with hub() as place, at(place, protocol) as caller, at(place, protocol) as callee:
         await callee.register("math.add", add)
         answers = await asyncio.gather(*[caller.call("math.add", [number, 1]) for number in range(500)])
@@ -277,7 +277,7 @@ async def test_many_calls_at_once_are_all_answered(protocol: str) -> None:
 
 
 @waiting
-async def test_who_is_not_there_is_told_with_a_sentence() -> None:
+async def test_unreachable_hub_raises_connection_lost() -> None:
     async with hub() as place:
         port = place.port
         with pytest.raises(ConnectionLost, match="404"):
@@ -296,7 +296,7 @@ LOGINS = (
 
 @every_protocol
 @waiting
-async def test_a_token_opens_the_door_and_its_rights_hold(protocol: str) -> None:
+async def test_token_authenticates_and_its_permissions_apply(protocol: str) -> None:
     async with hub() as place:
         place.server.exchange.hub.reload(HubSettings(anonymous="never", identities=LOGINS))
         async with at(place, protocol, **ALICE) as peer:
@@ -309,7 +309,7 @@ async def test_a_token_opens_the_door_and_its_rights_hold(protocol: str) -> None
 
 @pytest.mark.parametrize("protocol", EVERY)
 @waiting
-async def test_a_wrong_token_opens_nothing(protocol: str) -> None:
+async def test_wrong_token_raises_refused(protocol: str) -> None:
     async with hub() as place:
         place.server.exchange.hub.reload(HubSettings(anonymous="never", identities=LOGINS))
         with pytest.raises(Refused):
@@ -318,7 +318,7 @@ async def test_a_wrong_token_opens_nothing(protocol: str) -> None:
 
 @pytest.mark.parametrize("protocol", ["lrpm-json", "lrpm-cbor"])
 @waiting
-async def test_a_secret_is_proved_to_the_hub(protocol: str) -> None:
+async def test_identity_and_secret_authenticate(protocol: str) -> None:
     async with hub() as place:
         place.server.exchange.hub.reload(HubSettings(anonymous="never", identities=LOGINS))
         async with at(place, protocol, **BOB) as peer:
@@ -330,7 +330,7 @@ async def test_a_secret_is_proved_to_the_hub(protocol: str) -> None:
 
 @pytest.mark.parametrize("protocol", ["umq", "umq36"])
 @waiting
-async def test_a_token_may_be_a_variable_and_is_said_again_after_a_reconnect(protocol: str) -> None:
+async def test_token_as_a_variable_is_sent_again_after_a_reconnect(protocol: str) -> None:
     async with hub() as place:
         place.server.exchange.hub.reload(HubSettings(anonymous="never", identities=LOGINS))
         async with at(place, protocol, backoff=(0.001, 0.01)) as peer:
@@ -348,13 +348,13 @@ async def test_a_token_may_be_a_variable_and_is_said_again_after_a_reconnect(pro
 
 @every_protocol
 @waiting
-async def test_a_hub_that_comes_back_finds_its_clients_again(protocol: str) -> None:
+async def test_clients_reconnect_to_a_restarted_hub(protocol: str) -> None:
     async with hub() as place:
         port = place.port
         async with at(place, protocol, backoff=(0.01, 0.05)) as caller, at(place, protocol) as callee:
             await callee.register("math.add", add)
             events = await caller.subscribe("news")
-            await asyncio.sleep(0.05)  # until all of it is acknowledged, where that is done
+            await asyncio.sleep(0.05)  # until everything is acknowledged, in protocols that do this
             await place.server.stop()
             async with hub(settings(server=ServerSettings(port=port, drain_timeout=1.0))):
                 await until(caller, ConnectionState.RECONNECTED)

@@ -124,7 +124,7 @@ async def test_invalid_element_within_a_stream_fails_the_call(broker: RunningBro
 @pytest.mark.parametrize(
     ("answer", "error", "match"),
     [
-        (Response("", 0, "", b"\x0a\x05no", True), CallFailed, "bytes that are no demo.HelloReply"),
+        (Response("", 0, "", b"\x0a\x05no", True), CallFailed, "bytes that are not a demo.HelloReply"),
         (ErrorResponse("", 0, code=503, tag="hub.unavailable", retry_after=70), NotExecuted, "no callee is available"),
         (ErrorResponse("", 0, code=503, tag="own", user_message="later", retry_after=70), CallFailed, "later"),
         (ErrorResponse("", 0, code=504, tag="timeout"), CallTimeout, "/greeter"),

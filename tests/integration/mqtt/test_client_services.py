@@ -44,7 +44,7 @@ class Odd:
     ("name", "match", "code"),
     [
         ("secret", r"^the method failed \(reference [0-9a-f]{12}\)$", 500),
-        ("odd", "a str, where the schema has demo.HelloReply", 500),
+        ("odd", "a str instead of a demo.HelloReply", 500),
         ("large", "the method ran, but its answer cannot be written", 500),
         ("data", "with a message", 499),
     ],
@@ -156,7 +156,7 @@ async def test_unsuitable_functions_are_refused_at_once(
 async def test_stub_refuses_unsendable_arguments(broker: RunningBroker) -> None:
     async with pair(broker) as it:
         stub = it.stub()
-        with pytest.raises(TypeError, match=r"SayHello: a CountRequest, where the schema has demo\.HelloRequest"):
+        with pytest.raises(TypeError, match=r"SayHello: a CountRequest instead of a demo\.HelloRequest"):
             await stub.SayHello(message("CountRequest"))
         with pytest.raises(AttributeError, match=r"demo\.Greeter has no method SayGoodbye; it has SayHello, Count"):
             _ = stub.SayGoodbye

@@ -90,7 +90,7 @@ def captures() -> dict[str, list[Row]]:
 
 @pytest.fixture(scope="module")
 def segments(captures: dict[str, list[Row]]) -> list[list[pa.Table]]:
-    """Return the partial calls of each segment of all captures, split in several ways; a run names capture and split."""
+    """Return the partial calls of each segment of all captures, split in several ways; runs name both."""
     return [[paired(rows) for rows in capture] for capture in split_captures(captures)]
 
 

@@ -312,7 +312,7 @@ def test_rows_dropped_by_a_full_buffer_are_counted_in_missed(
     ("options", "sentence"),
     [
         ({"topic": "a"}, "no URL of a hub"),
-        ({"url": "ws://localhost", "topic": "a"}, "url: ws:// says no protocol"),
+        ({"url": "ws://localhost", "topic": "a"}, "url: ws:// has no protocol"),
         ({"url": "mqtt-rpc+mqtt://localhost", "topic": "a"}, "the URL names an MQTT broker"),
         ({"url": "umq+ws://localhost"}, "no topic to read"),
         ({"url": "umq+ws://localhost", "topic": "a", "encoding": "cbor"}, "this protocol has only one"),

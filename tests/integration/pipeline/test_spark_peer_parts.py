@@ -198,7 +198,7 @@ def publish(url: str, topic: str, data: object) -> None:
         ({"buffer_rows": "0"}, "buffer_rows must be a whole number, 1 or more, not '0'"),
         ({"retain": "yes"}, "retain must be true or false, not 'yes'"),
         ({"when_full": "block"}, "when_full must be one of skip, close, unsubscribe, not 'block'"),
-        ({"identity": "me"}, "`identity` and `secret` belong together"),
+        ({"identity": "me"}, "`identity` and `secret` must be used together"),
         ({"url": f"{URL}?encoding=json", "encoding": "cbor"}, "the URL says json, but the option encoding says cbor"),
         ({"path": "x"}, "unknown option 'path' of the format fiveways"),
     ],

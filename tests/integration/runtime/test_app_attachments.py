@@ -216,7 +216,7 @@ def test_failed_attachment_is_reported_in_each_protocol() -> None:
             texts = [
                 "OSError: the camera is gone",
                 "FileNotFoundError: [Errno 2] No such file or directory: '/no/such/file'",
-                "an attachment is bytes, not str",
+                "an attachment must be bytes, not str",
             ]
             umq.text("M1\nphoto:broken\n")
             assert await umq.heard() == "A3\nR1\nbroken"
@@ -277,7 +277,7 @@ def test_invalid_attachment_value_fails_the_call() -> None:
         async with hub(app=app) as place:
             peer = await place.umq()
             peer.text("M1\nphoto:none\n")
-            assert "an attachment is bytes, not int" in await peer.heard()
+            assert "an attachment must be bytes, not int" in await peer.heard()
 
     asyncio.run(check())
 

@@ -166,8 +166,8 @@ def test_app_pulls_a_job_by_context_manager_and_by_method() -> None:
             peer.text('M4\nhub:push\n{"queue":"jobs","data":{"n":2}}')
             assert await peer.heard() == 'R4\n{"waiting":0}'
             peer.text("M5\nwork:pull_in_vain\n")
-            assert "no work came to 'empty'" in await peer.heard()
-            # A pull that the application gave up is withdrawn from the hub.
+            assert "no job arrived in 'empty'" in await peer.heard()
+            # A pull that the application no longer waits for is withdrawn from the hub.
             peer.text("M6\nhub:queues\n")
             assert await peer.heard() == "R6\n{}"
         assert seen == [2]

@@ -130,7 +130,7 @@ def test_unsupported_route_is_refused() -> None:
     with pytest.raises(BadName):
         other.route("hub:")(account)
     other.route("a:")(account)
-    with pytest.raises(ValueError, match="there is a route 'a' already"):
+    with pytest.raises(ValueError, match="the route 'a' is declared already"):
         other.route("a.")(account)
 
     async def reads(name: str, parts: AsyncIterator[int]) -> None: ...

@@ -1,4 +1,4 @@
-"""A dispatcher with nobody behind it but a list of what it said."""
+"""A test harness: an application with a dispatcher that records its messages."""
 
 import asyncio
 from collections.abc import Callable, Coroutine, Sequence
@@ -18,7 +18,7 @@ P = ParamSpec("P")
 
 
 def in_loop(test: Callable[P, Coroutine[object, object, None]]) -> Callable[P, None]:
-    """Run an async test; one that hangs is stopped."""
+    """Run an async test in a new event loop, with a timeout."""
 
     @wraps(test)
     def run(*args: P.args, **kwargs: P.kwargs) -> None:
@@ -32,79 +32,85 @@ def in_loop(test: Callable[P, Coroutine[object, object, None]]) -> Callable[P, N
 
 
 class Stage:
-    """An application on its own, within a running loop."""
+    """An application with its dispatcher, in a running event loop."""
 
     def __init__(
         self,
         app: App,
         *,
-        who: Callable[[str], CallerInfo | None] | None = None,
-        reach: HubApi | None = None,
-        workers: Executor | None = None,
+        find_caller: Callable[[str], CallerInfo | None] | None = None,
+        hub: HubApi | None = None,
+        executor: Executor | None = None,
         limits: Limits = Limits(),
-        in_parts: bool = True,
+        always_stream: bool = True,
         show_errors: bool = True,
     ) -> None:
         app.show_errors = show_errors
-        self.said: list[HubMessage] = []
+        self.sent: list[HubMessage] = []
         self._changed = asyncio.Event()
         self.dispatcher = Dispatcher(
-            app, self._say, who=who, reach=reach, workers=workers, limits=limits, in_parts=in_parts
+            app,
+            self._send,
+            find_caller=find_caller,
+            hub=hub,
+            executor=executor,
+            limits=limits,
+            always_stream=always_stream,
         )
 
-    def _say(self, word: HubMessage) -> None:
-        self.said.append(word)
+    def _send(self, message: HubMessage) -> None:
+        self.sent.append(message)
         self._changed.set()
 
-    def received(self, *words: HubMessage) -> None:
-        for word in words:
-            self.dispatcher.handle(word)
+    def receive(self, *messages: HubMessage) -> None:
+        for message in messages:
+            self.dispatcher.handle(message)
 
-    async def until(self, is_there: Callable[[], bool]) -> None:
-        """Wait until something was said that makes it true."""
-        while not is_there():
+    async def until(self, condition: Callable[[], bool]) -> None:
+        """Wait until a condition holds, which is checked after each message."""
+        while not condition():
             self._changed.clear()
             await self._changed.wait()
 
     async def idle(self) -> None:
-        """Wait until no method is at work, of which those that were cancelled say nothing."""
-        while self.dispatcher._active_calls:  # noqa: ASYNC110  # so there is nothing else to wait for
+        """Wait until no method runs; cancelled ones send no message."""
+        while self.dispatcher._active_calls:  # noqa: ASYNC110  # there is no event for it
             await asyncio.sleep(0)
 
-    async def answers(self, count: int) -> list[HubMessage]:
-        """Wait until so many calls have their last word, and return all that was said."""
-        await self.until(lambda: sum(_is_last(word) for word in self.said) >= count)
-        return self.said
+    async def responses(self, count: int) -> list[HubMessage]:
+        """Wait until so many calls have their final response, and return all messages."""
+        await self.until(lambda: sum(_is_last(message) for message in self.sent) >= count)
+        return self.sent
 
     async def call(self, method: str, body: str | Payload = NULL, **options: object) -> HubMessage:
-        """Call a method with a body of JSON, and return the one word that it says."""
-        said = await self.call_all(method, body, **options)
-        assert len(said) == 1, said
-        return said[0]
+        """Call a method with a JSON body, and return its only message."""
+        sent = await self.call_all(method, body, **options)
+        assert len(sent) == 1, sent
+        return sent[0]
 
     async def call_all(self, method: str, body: str | Payload = NULL, **options: object) -> Sequence[HubMessage]:
-        """Call a method, and return all that it says."""
-        before = len(self.said)
-        self.received(a_call(method, body, **options))
-        await self.until(lambda: any(_is_last(word) for word in self.said[before:]))
-        return self.said[before:]
+        """Call a method, and return all messages of its response."""
+        before = len(self.sent)
+        self.receive(make_call(method, body, **options))
+        await self.until(lambda: any(_is_last(message) for message in self.sent[before:]))
+        return self.sent[before:]
 
 
-def a_call(method: str, body: str | Payload = NULL, **options: object) -> Call:
+def make_call(method: str, body: str | Payload = NULL, **options: object) -> Call:
     payload = Json(body.encode()) if isinstance(body, str) else body
-    return Call(**{"id": "1", "method": method, "body": payload, **options})  # type: ignore[arg-type]  # as they are
+    return Call(**{"id": "1", "method": method, "body": payload, **options})  # type: ignore[arg-type]  # options of any type
 
 
-def value_of(word: HubMessage) -> object:
-    assert isinstance(word, Result), word
-    assert word.body is not None
-    return word.body.value()
+def value_of(message: HubMessage) -> object:
+    assert isinstance(message, Result), message
+    assert message.body is not None
+    return message.body.value()
 
 
-def failure_of(word: HubMessage) -> tuple[Reason, str]:
-    assert isinstance(word, Failure), word
-    return word.reason, word.text
+def failure_of(message: HubMessage) -> tuple[Reason, str]:
+    assert isinstance(message, Failure), message
+    return message.reason, message.text
 
 
-def _is_last(word: HubMessage) -> bool:
-    return isinstance(word, Failure) or (isinstance(word, Result) and word.last)
+def _is_last(message: HubMessage) -> bool:
+    return isinstance(message, Failure) or (isinstance(message, Result) and message.last)

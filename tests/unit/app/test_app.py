@@ -1,4 +1,4 @@
-"""What the decorators accept, and what they say to the rest."""
+"""Declarations of an `App`: accepted functions, and errors for all others."""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Iterator
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from decimal import Decimal
 
 
-def test_a_decorated_function_stays_what_it_was() -> None:
+def test_decorator_returns_the_function_unchanged() -> None:
     app = App()
 
     @app.method("math.add")
@@ -41,7 +41,7 @@ def test_a_decorated_function_stays_what_it_was() -> None:
     assert assert_type(asyncio.run(begin()), None) is None
 
 
-def test_a_method_has_a_folded_name_a_documentation_and_a_kind() -> None:
+def test_method_has_folded_name_documentation_and_kind() -> None:
     app = App()
 
     @app.method("Account:getBalance", share="first")
@@ -99,7 +99,7 @@ def logged(function: Callable[..., object]) -> Callable[..., object]:
     return run
 
 
-def test_more_than_functions_can_be_offered() -> None:
+def test_bound_methods_partials_and_callables_can_be_declared() -> None:
     app, counter = App(), Counter()
     app.method("count")(counter)
     app.method("read")(counter.read)
@@ -135,19 +135,19 @@ async def stream_of_strange(a: AsyncIterator[Strange]) -> None: ...
     ("function", "sentence"),
     [
         (generator, "it: a generator must be async"),
-        (takes_strange, "it: parameter 'a' is or holds a Strange, which no caller can send"),
-        (takes_strange_list, "it: parameter 'a' is or holds a Strange, which no caller can send"),
-        (takes_missing, "it: its annotations cannot be read: name 'Decimal' is not defined"),
+        (takes_strange, "it: parameter 'a' is or contains Strange, which no caller can send"),
+        (takes_strange_list, "it: parameter 'a' is or contains Strange, which no caller can send"),
+        (takes_missing, "it: its annotations cannot be evaluated: name 'Decimal' is not defined"),
         (takes_two_kinds, "it: parameter 'a' has a type that cannot be checked: "),
-        (takes_only, "it: parameter 'b' is for names only, and others for positions only"),
-        (plain_stream, "it: only an async function can read a stream"),
-        (stream_and_more, "it: parameter 'b' needs a default, since the call is a stream"),
-        (stream_of_strange, "it: an element of 'a' is or holds a Strange"),
+        (takes_only, "it: parameter 'b' is keyword-only and others are positional-only: no call can pass both"),
+        (plain_stream, "it: only an async function can read a streamed request"),
+        (stream_and_more, "it: parameter 'b' needs a default, because the request is streamed"),
+        (stream_of_strange, "it: an element of 'a' is or contains Strange"),
         (max, "it: no signature found"),
-        (5, "it: 5 is no function"),
+        (5, "it: 5 is not a function"),
     ],
 )
-def test_a_function_that_could_serve_no_call(function: Callable[..., object], sentence: str) -> None:
+def test_function_that_cannot_serve_calls_is_refused(function: Callable[..., object], sentence: str) -> None:
     app = App()
     with pytest.raises(TypeError) as caught:
         app.method("it")(function)
@@ -155,7 +155,7 @@ def test_a_function_that_could_serve_no_call(function: Callable[..., object], se
     assert not app.methods
 
 
-def test_what_a_function_returns_may_be_annotated_with_anything() -> None:
+def test_return_annotation_is_ignored() -> None:
     def strange() -> "Decimal":
         raise NotImplementedError
 
@@ -163,37 +163,37 @@ def test_what_a_function_returns_may_be_annotated_with_anything() -> None:
 
 
 @pytest.mark.parametrize("name", ["hub.ping", "callback.x", "a..b", "", "Account:", "a*"])
-def test_a_name_that_no_method_may_have(name: str) -> None:
+def test_invalid_method_name_is_refused(name: str) -> None:
     with pytest.raises(BadName):
         App().method(name)(generator)
 
 
-def test_a_name_can_be_taken_once_however_it_is_spelled() -> None:
+def test_second_declaration_of_a_folded_name_is_refused() -> None:
     app = App()
     app.method("Account:getBalance")(takes_nothing)
-    with pytest.raises(ValueError, match=r"there is a method 'account\.get_balance' already"):
+    with pytest.raises(ValueError, match=r"the method 'account\.get_balance' is declared already"):
         app.method("account.get_balance")(takes_nothing)
 
 
 def takes_nothing() -> None: ...
 
 
-def test_what_has_no_name_must_be_given_one() -> None:
+def test_callable_without_a_name_needs_one() -> None:
     with pytest.raises(TypeError, match="has no name of its own"):
         App().method(lambda: 1)
     with pytest.raises(TypeError, match="has no name of its own"):
         App().method(Counter())
 
 
-def test_share_is_one_of_a_few() -> None:
-    with pytest.raises(ValueError, match="share is one of round_robin, random, first, open, not 'all'"):
+def test_unknown_share_policy_is_refused() -> None:
+    with pytest.raises(ValueError, match="share must be one of round_robin, random, first, open, not 'all'"):
         App().method("a", share="all")
 
 
-def test_on_wants_a_topic_and_a_function_of_one_argument() -> None:
+def test_on_needs_a_topic_and_a_function_of_one_argument() -> None:
     app = App()
     with pytest.raises(TypeError, match="on needs a topic"):
-        app.on(takes_nothing)  # type: ignore[arg-type]  # what people write
+        app.on(takes_nothing)  # type: ignore[arg-type]  # a common mistake
     with pytest.raises(BadTopic):
         app.on("a.**")
     with pytest.raises(TypeError, match=r"on a\.b: the function must take one argument, the event"):
@@ -203,7 +203,7 @@ def test_on_wants_a_topic_and_a_function_of_one_argument() -> None:
     assert not app.handlers
 
 
-def test_a_hook_takes_a_context_or_nothing() -> None:
+def test_hook_takes_only_a_context() -> None:
     app = App()
 
     @app.startup
@@ -218,7 +218,7 @@ def test_a_hook_takes_a_context_or_nothing() -> None:
 def takes_strange_list_or_none(a: int = 1) -> None: ...
 
 
-def test_an_application_includes_another_below_a_prefix() -> None:
+def test_include_adds_methods_below_a_prefix() -> None:
     app, other = App(), App()
     other.method("get")(takes_nothing)
     other.on("a.*")(print)
@@ -230,7 +230,7 @@ def test_an_application_includes_another_below_a_prefix() -> None:
     assert [each.name for each in app.methods.values()] == list(app.methods)
     assert len(app.handlers) == len(app.startups) == len(app.shutdowns) == 2
     app.include(other)
-    with pytest.raises(ValueError, match="there is a method 'get' already"):
+    with pytest.raises(ValueError, match="the method 'get' is declared already"):
         app.include(other)
     with pytest.raises(BadName):
         app.include(other, prefix="hub")

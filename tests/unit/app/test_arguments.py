@@ -1,4 +1,4 @@
-"""Bodies become arguments, or a sentence that names the one that is wrong."""
+"""Conversion of bodies to arguments, and errors that name the wrong argument."""
 
 import datetime as dt
 from collections.abc import Callable
@@ -44,8 +44,8 @@ class Colour(Enum):
 def add(a: float, b: float) -> None: ...
 def scaled(a: float, by: int = 2, *, digits: int = 0) -> None: ...
 def nothing() -> None: ...
-def echo(value) -> None: ...  # type: ignore[no-untyped-def]  # noqa: ANN001  # no annotation means anything
-def anything(value: Any) -> None: ...  # noqa: ANN401  # as above
+def echo(value) -> None: ...  # type: ignore[no-untyped-def]  # noqa: ANN001  # without an annotation, any value is accepted
+def anything(value: Any) -> None: ...  # noqa: ANN401  # any value is accepted
 def say(text: str) -> None: ...
 def say_short(text: Annotated[str, msgspec.Meta(max_length=3)]) -> None: ...
 def say_to(text: str, whom: str = "all") -> None: ...
@@ -63,7 +63,7 @@ def table(rows: dict[int, str]) -> None: ...
 def many(first: int, *rest: int) -> None: ...
 def named(first: int, **others: int) -> None: ...
 def must(*, key: int) -> None: ...
-def shared(into: list[int] = [1]) -> None: ...  # noqa: B006  # Python's own trap must stay as it is
+def shared(into: list[int] = [1]) -> None: ...  # noqa: B006  # the shared default is what the test checks
 def quoted(points: "list[Point]") -> None: ...
 
 
@@ -131,7 +131,7 @@ def payload(body: Payload | str) -> Payload:
 
 
 @pytest.mark.parametrize(("function", "body", "args", "named"), FITS)
-def test_arguments_that_fit(
+def test_valid_body_becomes_arguments(
     function: Callable[..., object], body: Payload | str, args: list[object], named: dict[str, object]
 ) -> None:
     given = reader(function).read(payload(body))
@@ -153,8 +153,8 @@ WRONG: list[tuple[Callable[..., object], Payload | str, str]] = [
     (nothing, "[1]", "takes no positional arguments, got 1"),
     (nothing, '{"a":1}', "unknown argument 'a'; there are no arguments"),
     (nothing, Text("x"), "takes no positional arguments, got 1"),
-    (must, "[]", "missing argument 'key', which must be given by name"),
-    (must, NULL, "missing argument 'key', which must be given by name"),
+    (must, "[]", "missing argument 'key', which must be passed by name"),
+    (must, NULL, "missing argument 'key', which must be passed by name"),
     (must, "{}", "missing argument 'key'"),
     (scaled, "[1,2,3]", "takes at most 2 positional arguments (a, by), got 3"),
     (scaled, '{"a":1,"digits":"x"}', "argument 'digits': expected int, got str"),
@@ -185,18 +185,20 @@ WRONG: list[tuple[Callable[..., object], Payload | str, str]] = [
 
 
 @pytest.mark.parametrize(("function", "body", "sentence"), WRONG)
-def test_arguments_that_do_not_fit(function: Callable[..., object], body: Payload | str, sentence: str) -> None:
+def test_invalid_body_is_refused_with_the_argument_name(
+    function: Callable[..., object], body: Payload | str, sentence: str
+) -> None:
     with pytest.raises(BadArguments) as caught:
         reader(function).read(payload(body))
     assert str(caught.value) == sentence
 
 
-def test_a_default_is_the_same_object_for_every_call() -> None:
+def test_mutable_default_is_shared_between_calls() -> None:
     first, second = (reader(shared).read(NULL)[0][0] for _ in range(2))
     assert first is second
 
 
-def test_a_sentence_is_bounded_whatever_the_caller_wrote() -> None:
+def test_error_text_is_bounded() -> None:
     with pytest.raises(BadArguments) as caught:
         reader(add).read(Value({"x" * 10_000: 1}))
     assert len(str(caught.value)) <= MAX_ERROR_TEXT + 3
@@ -204,7 +206,7 @@ def test_a_sentence_is_bounded_whatever_the_caller_wrote() -> None:
 
 @dataclass
 class Moody:
-    """Refuses what it takes the second time."""
+    """An enum whose second conversion fails."""
 
     x: int
     made: ClassVar[int] = 0
@@ -215,7 +217,7 @@ class Moody:
             raise ValueError("not now")
 
 
-def test_a_type_that_changes_its_mind_is_refused_all_the_same() -> None:
+def test_type_that_fails_only_once_is_refused() -> None:
     def take(moody: Moody) -> None: ...
 
     with pytest.raises(BadArguments, match="not now"):
@@ -223,7 +225,7 @@ def test_a_type_that_changes_its_mind_is_refused_all_the_same() -> None:
 
 
 @pytest.mark.parametrize("raw", ["12", "1.10", "true", "null", "", " 1", ' "q"', "[1] or", '"q', "{hello}"])
-def test_a_text_that_is_no_string_array_or_object_is_taken_as_it_is(raw: str) -> None:
+def test_text_other_than_json_string_array_or_object_is_passed_unchanged(raw: str) -> None:
     assert reader(say).read(Text(raw)) == ([raw], {})
 
 
@@ -244,7 +246,7 @@ def with_rest(a: int, context: Context, *rest: int) -> None: ...
         (with_rest, "[1,2,3]", ([1, "C", 2, 3], {})),
     ],
 )
-def test_the_context_goes_where_the_function_wants_it(
+def test_context_is_passed_at_the_position_of_its_parameter(
     function: Callable[..., object], body: str, expected: object
 ) -> None:
     arguments = reader(function)
@@ -252,6 +254,6 @@ def test_the_context_goes_where_the_function_wants_it(
     assert arguments.inject(arguments.read(payload(body)), "C", None) == expected  # type: ignore[arg-type]
 
 
-def test_a_context_is_no_argument() -> None:
+def test_caller_cannot_pass_a_context() -> None:
     with pytest.raises(BadArguments, match="unknown argument 'context'; the arguments are a"):
         reader(behind).read(payload('{"a":1,"context":2}'))

@@ -1,4 +1,4 @@
-"""Methods at work in tasks and threads: how they are cancelled, and how many there may be."""
+"""Methods that run in tasks and threads: cancellation, limits and context variables."""
 
 import asyncio
 import contextvars
@@ -14,11 +14,11 @@ from fiveways.app.context import Context
 from fiveways.errors import Reason
 from fiveways.model.messages import Cancel, Failure, Result
 from fiveways.wire.payload import Value
-from tests.unit.app.dispatcher_harness import Stage, a_call, failure_of, in_loop, value_of
+from tests.unit.app.dispatcher_harness import Stage, failure_of, in_loop, make_call, value_of
 
 
 @in_loop
-async def test_a_cancelled_task_is_stopped_and_says_nothing() -> None:
+async def test_cancelled_async_method_stops_without_a_response() -> None:
     app, begun, ended = App(), asyncio.Event(), asyncio.Event()
 
     @app.method
@@ -35,20 +35,20 @@ async def test_a_cancelled_task_is_stopped_and_says_nothing() -> None:
         return 2
 
     stage = Stage(app)
-    stage.received(a_call("slow"))
+    stage.receive(make_call("slow"))
     await begun.wait()
-    stage.received(Cancel("1"))
+    stage.receive(Cancel("1"))
     assert stage.dispatcher.open_calls() == 0
     await ended.wait()
-    # The id may be used again at once, and a second cancel of it is for the new call only.
+    # The id may be reused immediately; a second cancel applies only to the new call.
     assert value_of(await stage.call("quick")) == 2
-    stage.received(Cancel("1"), Cancel("unknown"))
+    stage.receive(Cancel("1"), Cancel("unknown"))
     await stage.dispatcher.close()
-    assert len(stage.said) == 1
+    assert len(stage.sent) == 1
 
 
 @in_loop
-async def test_a_call_that_is_cancelled_before_it_begins_is_not_run() -> None:
+async def test_call_cancelled_before_its_start_does_not_run() -> None:
     app, runs = App(), []
 
     @app.method
@@ -56,15 +56,15 @@ async def test_a_call_that_is_cancelled_before_it_begins_is_not_run() -> None:
         runs.append(1)
 
     stage = Stage(app)
-    stage.received(a_call("note"), Cancel("1"))
+    stage.receive(make_call("note"), Cancel("1"))
     await stage.call("note", id="2")
     assert runs == [1]
-    assert [word.id for word in stage.said if isinstance(word, Result)] == ["2"]
+    assert [word.id for word in stage.sent if isinstance(word, Result)] == ["2"]
     assert not stage.dispatcher._active_calls
 
 
 @in_loop
-async def test_a_method_that_will_not_be_cancelled_still_says_nothing() -> None:
+async def test_method_that_suppresses_cancellation_sends_no_response() -> None:
     app, begun = App(), asyncio.Event()
 
     @app.method
@@ -80,15 +80,15 @@ async def test_a_method_that_will_not_be_cancelled_still_says_nothing() -> None:
     stage = Stage(app)
     for number, body in enumerate(['{"again":false}', '{"again":true}']):
         begun.clear()
-        stage.received(a_call("stubborn", body, id=str(number)))
+        stage.receive(make_call("stubborn", body, id=str(number)))
         await begun.wait()
-        stage.received(Cancel(str(number)))
+        stage.receive(Cancel(str(number)))
     await stage.dispatcher.close()
-    assert stage.said == []
+    assert stage.sent == []
 
 
 @in_loop
-async def test_a_cancelled_thread_runs_on_and_its_answer_is_dropped() -> None:
+async def test_cancelled_call_in_a_thread_runs_on_without_a_response() -> None:
     app, begun, go = App(), threading.Event(), threading.Event()
     seen: list[bool] = []
 
@@ -100,20 +100,20 @@ async def test_a_cancelled_thread_runs_on_and_its_answer_is_dropped() -> None:
         return 1
 
     stage = Stage(app)
-    stage.received(a_call("slow"))
+    stage.receive(make_call("slow"))
     await asyncio.to_thread(begun.wait, 20)
-    stage.received(Cancel("1"))
+    stage.receive(Cancel("1"))
     assert stage.dispatcher.open_calls() == 0
     assert len(stage.dispatcher._active_calls) == 1
     go.set()
     await stage.idle()
     await stage.dispatcher.close()
     assert seen == [True]
-    assert stage.said == []
+    assert stage.sent == []
 
 
 @in_loop
-async def test_a_second_call_under_an_open_id_is_dropped(caplog: pytest.LogCaptureFixture) -> None:
+async def test_second_call_with_an_open_id_is_dropped(caplog: pytest.LogCaptureFixture) -> None:
     app, go = App(), asyncio.Event()
 
     @app.method
@@ -122,16 +122,16 @@ async def test_a_second_call_under_an_open_id_is_dropped(caplog: pytest.LogCaptu
         return number
 
     stage = Stage(app)
-    stage.received(a_call("slow", "1"), a_call("slow", "2"))
+    stage.receive(make_call("slow", "1"), make_call("slow", "2"))
     go.set()
-    await stage.answers(1)
+    await stage.responses(1)
     await stage.dispatcher.close()
-    assert stage.said == [Result("1", Value(1))]
+    assert stage.sent == [Result("1", Value(1))]
     assert "under the id of another" in caplog.text
 
 
 @in_loop
-async def test_too_many_calls_are_refused_as_busy(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_calls_above_the_limit_are_refused_as_overloaded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(dispatcher, "MAX_RUNNING", 3)
     app, go = App(), asyncio.Event()
 
@@ -140,19 +140,19 @@ async def test_too_many_calls_are_refused_as_busy(monkeypatch: pytest.MonkeyPatc
         await go.wait()
 
     stage = Stage(app)
-    stage.received(*(a_call("slow", id=str(number)) for number in range(4)))
-    assert stage.said == [Failure("3", Reason.OVERLOADED, "too many calls are running")]
-    # One that was cancelled takes its place until it has ended.
-    stage.received(Cancel("0"), a_call("slow", id="4"))
-    assert len(stage.said) == 2
+    stage.receive(*(make_call("slow", id=str(number)) for number in range(4)))
+    assert stage.sent == [Failure("3", Reason.OVERLOADED, "too many calls are running")]
+    # A cancelled call counts until its method has ended.
+    stage.receive(Cancel("0"), make_call("slow", id="4"))
+    assert len(stage.sent) == 2
     go.set()
-    await stage.answers(4)
+    await stage.responses(4)
     assert await stage.call("slow") == Result("1")
     await stage.dispatcher.close()
 
 
 @in_loop
-async def test_too_many_plain_functions_are_refused_and_async_ones_are_not(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_thread_limit_refuses_only_functions_in_threads(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(thread_runner, "MAX_THREAD_CALLS", 2)
     app, go = App(), threading.Event()
 
@@ -165,15 +165,15 @@ async def test_too_many_plain_functions_are_refused_and_async_ones_are_not(monke
         return 1
 
     with ThreadPoolExecutor(1) as pool:
-        stage = Stage(app, workers=pool)
-        stage.received(*(a_call("slow", id=str(number)) for number in range(3)))
-        assert stage.said == [Failure("2", Reason.OVERLOADED, "too many calls wait for a thread")]
-        # One that nobody wants any more still waits for its thread.
-        stage.received(Cancel("1"), a_call("slow", id="3"))
-        assert len(stage.said) == 2
+        stage = Stage(app, executor=pool)
+        stage.receive(*(make_call("slow", id=str(number)) for number in range(3)))
+        assert stage.sent == [Failure("2", Reason.OVERLOADED, "too many calls wait for a thread")]
+        # A cancelled call still waits for its thread.
+        stage.receive(Cancel("1"), make_call("slow", id="3"))
+        assert len(stage.sent) == 2
         await stage.call("quick", id="4")
         go.set()
-        await stage.answers(4)
+        await stage.responses(4)
         await stage.idle()
         assert await stage.call("slow", id="5") == Result("5")
         await stage.dispatcher.close()
@@ -181,7 +181,7 @@ async def test_too_many_plain_functions_are_refused_and_async_ones_are_not(monke
 
 
 @in_loop
-async def test_threads_that_are_gone_make_a_method_unavailable() -> None:
+async def test_method_is_unavailable_after_executor_shutdown() -> None:
     app = App()
 
     @app.method
@@ -189,7 +189,7 @@ async def test_threads_that_are_gone_make_a_method_unavailable() -> None:
 
     pool = ThreadPoolExecutor(1)
     pool.shutdown()
-    stage = Stage(app, workers=pool)
+    stage = Stage(app, executor=pool)
     reason, _ = failure_of(await stage.call("plain"))
     assert reason is Reason.UNAVAILABLE
     assert not stage.dispatcher._active_calls
@@ -199,7 +199,7 @@ request_id: contextvars.ContextVar[str] = contextvars.ContextVar("request_id", d
 
 
 @in_loop
-async def test_plain_functions_see_the_context_variables_and_do_not_share_them() -> None:
+async def test_functions_in_threads_get_a_copy_of_the_context_variables() -> None:
     app = App()
 
     @app.method
@@ -216,7 +216,7 @@ async def test_plain_functions_see_the_context_variables_and_do_not_share_them()
 
 
 @in_loop
-async def test_many_plain_calls_all_answer() -> None:
+async def test_many_calls_in_threads_all_get_a_response() -> None:
     app = App()
 
     @app.method
@@ -224,16 +224,16 @@ async def test_many_plain_calls_all_answer() -> None:
         return 2 * number
 
     stage = Stage(app)
-    stage.received(*(a_call("double", str(number), id=str(number)) for number in range(400)))
-    said = await stage.answers(400)
+    stage.receive(*(make_call("double", str(number), id=str(number)) for number in range(400)))
+    said = await stage.responses(400)
     assert sorted(value_of(word) for word in said) == list(range(0, 800, 2))  # type: ignore[type-var]
     await stage.dispatcher.close()
 
 
-def begun_at_once(
+def start_eagerly(
     loop: asyncio.AbstractEventLoop, coroutine: Coroutine[object, None, object], **_: object
 ) -> asyncio.Future[object]:
-    """As newer Pythons can do it, for what never waits."""
+    """Run a coroutine that never waits, as eager tasks of newer Python versions do."""
     future = loop.create_future()
     try:
         coroutine.send(None)
@@ -243,7 +243,7 @@ def begun_at_once(
 
 
 @in_loop
-async def test_a_task_may_be_over_before_it_is_known() -> None:
+async def test_task_may_end_during_its_creation() -> None:
     app = App()
 
     @app.method
@@ -251,15 +251,15 @@ async def test_a_task_may_be_over_before_it_is_known() -> None:
         return 1
 
     stage = Stage(app)
-    asyncio.get_running_loop().set_task_factory(begun_at_once)  # type: ignore[arg-type]  # it is almost one
-    stage.received(a_call("one"))
+    asyncio.get_running_loop().set_task_factory(start_eagerly)  # type: ignore[arg-type]  # close enough to the signature
+    stage.receive(make_call("one"))
     asyncio.get_running_loop().set_task_factory(None)
-    assert stage.said == [Result("1", Value(1))]
+    assert stage.sent == [Result("1", Value(1))]
     assert not stage.dispatcher._active_calls
 
 
 @in_loop
-async def test_a_decorator_that_hides_what_is_async_is_found_out() -> None:
+async def test_coroutine_returned_by_a_function_in_a_thread_fails_the_call() -> None:
     app = App()
 
     async def hidden() -> int:
@@ -276,7 +276,7 @@ async def test_a_decorator_that_hides_what_is_async_is_found_out() -> None:
     await stage.dispatcher.close()
 
 
-def test_a_thread_may_end_after_its_loop() -> None:
+def test_thread_may_end_after_the_event_loop_was_closed() -> None:
     go = threading.Event()
     told: list[bool] = []
 

@@ -1,4 +1,4 @@
-"""What a method knows of its call, and what it can do besides answering it."""
+"""The `Context` of a method: caller, hub, progress, attachments and waits."""
 
 import asyncio
 import threading
@@ -17,7 +17,7 @@ from fiveways.errors import LocalProtocolError, Reason
 from fiveways.model.messages import Attachment, Cancel, Failure, HubMessage, Progress, Result
 from fiveways.wire.blob import Blob
 from fiveways.wire.payload import Json, Value
-from tests.unit.app.dispatcher_harness import Stage, a_call, failure_of, in_loop, value_of
+from tests.unit.app.dispatcher_harness import Stage, failure_of, in_loop, make_call, value_of
 
 
 @dataclass
@@ -29,7 +29,7 @@ class Known:
 
 
 class Hub:
-    """Answers with what it was asked."""
+    """A hub whose responses contain the request."""
 
     def __init__(self) -> None:
         self.seen: list[object] = []
@@ -39,7 +39,7 @@ class Hub:
         method: str,
         body: object = None,
         *,
-        timeout: float | None = None,  # noqa: ASYNC109  # as the contract has it
+        timeout: float | None = None,  # noqa: ASYNC109  # the signature of HubApi
         attachments: Sequence[bytes] = (),
     ) -> object:
         await asyncio.sleep(0)
@@ -55,7 +55,7 @@ class Hub:
         method: str,
         body: object = None,
         *,
-        timeout: float | None = None,  # noqa: ASYNC109  # as the contract has it
+        timeout: float | None = None,  # noqa: ASYNC109  # the signature of HubApi
         attachments: Sequence[bytes] = (),
     ) -> Reply:
         return Reply(await self.call(method, body, timeout=timeout, attachments=attachments))
@@ -69,7 +69,7 @@ class Hub:
 
 
 @in_loop
-async def test_a_method_knows_who_calls() -> None:
+async def test_context_has_the_caller() -> None:
     app = App()
 
     @app.method
@@ -82,14 +82,14 @@ async def test_a_method_knows_who_calls() -> None:
         return [context.session, context.peer.protocol, context.identity, dict(context.variables)]
 
     callers: dict[str, CallerInfo] = {"1": Known("session-7")}
-    stage = Stage(app, who=callers.get)
+    stage = Stage(app, find_caller=callers.get)
     assert value_of(await stage.call("who", timeout=2.5)) == ["session-7", "umq", "ann", "de", 2.5]
     assert value_of(await stage.call("nobody", id="2")) == ["", "", "", {}]
     assert value_of(await Stage(app).call("nobody")) == ["", "", "", {}]
 
 
 @in_loop
-async def test_a_method_reaches_the_hub() -> None:
+async def test_context_calls_and_publishes_at_the_hub() -> None:
     app, hub = App(), Hub()
 
     @app.method
@@ -106,29 +106,32 @@ async def test_a_method_reaches_the_hub() -> None:
     async def begin(context: Context) -> None:
         await context.publish("begun")
 
-    stage = Stage(app, reach=hub)
+    stage = Stage(app, hub=hub)
     await stage.dispatcher.start()
     assert value_of(await stage.call("ask")) == ["other", {"x": 1}, 3, 1]
     assert value_of(await stage.call("ask_plain")) == ["other", None, None, 0]
     assert hub.seen == [("begun", None, False, ()), ("a.b", 1, True, ()), ("a.c", None, False, ())]
     await stage.dispatcher.close()
-    assert failure_of(await Stage(app).call("ask")) == (Reason.RAISED, "RuntimeError: this application is in no hub")
+    assert failure_of(await Stage(app).call("ask")) == (
+        Reason.RAISED,
+        "RuntimeError: this application is not served: there is no hub to reach",
+    )
 
 
 @in_loop
-async def test_only_plain_functions_may_wait() -> None:
+async def test_wait_in_the_event_loop_raises_runtime_error() -> None:
     app = App()
 
     @app.method
     async def ask(context: Context) -> object:
         return context.wait(context.call("other"))
 
-    failure = failure_of(await Stage(app, reach=Hub()).call("ask"))
-    assert failure == (Reason.RAISED, "RuntimeError: wait() is for plain functions; await it here")
+    failure = failure_of(await Stage(app, hub=Hub()).call("ask"))
+    assert failure == (Reason.RAISED, "RuntimeError: wait() is for functions that run in a thread; use `await` here")
 
 
 @in_loop
-async def test_a_thread_that_waits_is_let_go_when_its_call_is_cancelled() -> None:
+async def test_cancelling_a_call_ends_the_wait_of_its_thread() -> None:
     app, begun, ended = App(), threading.Event(), threading.Event()
 
     @app.method
@@ -142,13 +145,13 @@ async def test_a_thread_that_waits_is_let_go_when_its_call_is_cancelled() -> Non
             ended.set()
 
     stage = Stage(app)
-    stage.received(a_call("slow"))
+    stage.receive(make_call("slow"))
     await asyncio.to_thread(begun.wait, 20)
-    stage.received(Cancel("1"))
+    stage.receive(Cancel("1"))
     assert await asyncio.to_thread(ended.wait, 20)
     await stage.idle()
     await stage.dispatcher.close()
-    assert stage.said == []
+    assert stage.sent == []
 
 
 # Progress.
@@ -175,7 +178,7 @@ def reporting() -> App:
 
 @pytest.mark.parametrize("method", ["work", "work_plain"])
 @in_loop
-async def test_progress_comes_before_the_result_and_only_to_those_who_want_it(method: str) -> None:
+async def test_progress_is_sent_before_the_result_if_requested(method: str) -> None:
     stage = Stage(reporting())
     assert await stage.call(method) == Result("1", Value(1))
     assert await stage.call_all(method, progress=True) == [
@@ -187,21 +190,21 @@ async def test_progress_comes_before_the_result_and_only_to_those_who_want_it(me
 
 
 class Narrow(Stage):
-    """One behind whose `say` is a protocol without progress."""
+    """A stage whose protocol has no progress."""
 
-    def _say(self, word: HubMessage) -> None:
+    def _send(self, word: HubMessage) -> None:
         if isinstance(word, Progress):
             raise LocalProtocolError("no progress here")
-        super()._say(word)
+        super()._send(word)
 
 
 @in_loop
-async def test_progress_that_cannot_be_told_harms_nobody() -> None:
+async def test_progress_that_cannot_be_encoded_is_dropped() -> None:
     assert await Narrow(reporting()).call_all("work", progress=True) == [Result("1", Value(1))]
 
 
 @in_loop
-async def test_nothing_is_told_after_the_end() -> None:
+async def test_progress_after_the_response_is_dropped() -> None:
     app = App()
     kept: list[Context] = []
 
@@ -213,16 +216,16 @@ async def test_nothing_is_told_after_the_end() -> None:
     await stage.call("keep", progress=True)
     kept[0].progress(1)
     await asyncio.to_thread(kept[0].progress, 2)
-    stage.received(a_call("keep", progress=True), Cancel("1"))
+    stage.receive(make_call("keep", progress=True), Cancel("1"))
     await stage.idle()
-    assert stage.said == [Result("1")]
+    assert stage.sent == [Result("1")]
 
 
 # Attachments.
 
 
 class Memory(Blob):
-    """What lies on a disk elsewhere."""
+    """A blob whose content is elsewhere on disk."""
 
     def __init__(self, data: bytes) -> None:
         self._data = data
@@ -259,15 +262,15 @@ def reading() -> App:
 
 @pytest.mark.parametrize("method", ["lengths", "one_by_one", "lengths_plain"])
 @in_loop
-async def test_attachments_are_awaited(method: str) -> None:
+async def test_method_waits_for_attachments(method: str) -> None:
     stage = Stage(reading())
-    stage.received(a_call(method, attachments=("a", "b", "c")), Attachment("b", b"22"), Attachment("other", b""))
+    stage.receive(make_call(method, attachments=("a", "b", "c")), Attachment("b", b"22"), Attachment("other", b""))
     await asyncio.sleep(0)
-    stage.received(Attachment("c", Memory(b"333")))
+    stage.receive(Attachment("c", Memory(b"333")))
     await asyncio.sleep(0)
-    assert stage.said == []
-    stage.received(Attachment("a", b"1"))
-    assert value_of((await stage.answers(1))[0]) == [1, 2, 3]
+    assert stage.sent == []
+    stage.receive(Attachment("a", b"1"))
+    assert value_of((await stage.responses(1))[0]) == [1, 2, 3]
     assert value_of(await stage.call(method, id="2")) == []
     await stage.dispatcher.close()
     assert stage.dispatcher._budget.used == 0
@@ -276,49 +279,49 @@ async def test_attachments_are_awaited(method: str) -> None:
 
 @pytest.mark.parametrize("method", ["lengths", "one_by_one", "lengths_plain"])
 @in_loop
-async def test_a_failed_attachment_is_raised(method: str) -> None:
+async def test_failed_attachment_raises_attachment_error(method: str) -> None:
     stage = Stage(reading())
-    stage.received(
-        a_call(method, attachments=("a", "b")), Attachment("a", b"1"), Attachment("b", error="the sender is gone")
+    stage.receive(
+        make_call(method, attachments=("a", "b")), Attachment("a", b"1"), Attachment("b", error="the sender is gone")
     )
-    failure = failure_of((await stage.answers(1))[0])
+    failure = failure_of((await stage.responses(1))[0])
     assert failure == (Reason.RAISED, "AttachmentError: the sender is gone")
     await stage.dispatcher.close()
 
 
 @in_loop
-async def test_attachments_of_calls_that_nobody_reads_are_dropped() -> None:
+async def test_attachments_without_a_context_are_dropped() -> None:
     stage = Stage(reading())
-    stage.received(a_call("deaf", attachments=("a",)), Attachment("a", b"1"))
-    stage.received(a_call("lengths", "[1]", id="2", attachments=("b",)), Attachment("b", b"1"))
-    await stage.answers(2)
-    stage.received(a_call("lengths", id="3", attachments=("c",)), Cancel("3"), Attachment("c", b"1"))
+    stage.receive(make_call("deaf", attachments=("a",)), Attachment("a", b"1"))
+    stage.receive(make_call("lengths", "[1]", id="2", attachments=("b",)), Attachment("b", b"1"))
+    await stage.responses(2)
+    stage.receive(make_call("lengths", id="3", attachments=("c",)), Cancel("3"), Attachment("c", b"1"))
     await stage.idle()
     assert stage.dispatcher._budget.used == 0
     assert not stage.dispatcher._pending_attachments._slots
 
 
 @in_loop
-async def test_attachments_in_memory_are_bounded() -> None:
+async def test_attachments_in_memory_are_bounded_by_the_budget() -> None:
     stage = Stage(reading())
     stage.dispatcher._budget.limit = 10
-    stage.received(a_call("lengths", attachments=("a", "b", "c")))
-    stage.received(Attachment("a", Memory(b"x" * 100)), Attachment("b", b"x" * 10), Attachment("c", b"x"))
-    failure = failure_of((await stage.answers(1))[0])
-    assert failure == (Reason.RAISED, "AttachmentError: too much waits to be read")
+    stage.receive(make_call("lengths", attachments=("a", "b", "c")))
+    stage.receive(Attachment("a", Memory(b"x" * 100)), Attachment("b", b"x" * 10), Attachment("c", b"x"))
+    failure = failure_of((await stage.responses(1))[0])
+    assert failure == (Reason.RAISED, "AttachmentError: too many bytes of attachments wait to be read")
     assert stage.dispatcher._budget.used == 0
-    # Those that were read one by one do not wait any more.
-    stage.said.clear()
-    stage.received(a_call("one_by_one", attachments=("a", "b")), Attachment("a", b"x" * 10))
-    while stage.dispatcher._budget.used:  # noqa: ASYNC110  # nothing is said when an attachment was read
+    # Attachments that were read one by one no longer use the budget.
+    stage.sent.clear()
+    stage.receive(make_call("one_by_one", attachments=("a", "b")), Attachment("a", b"x" * 10))
+    while stage.dispatcher._budget.used:  # noqa: ASYNC110  # no message follows the read
         await asyncio.sleep(0)
-    stage.received(Attachment("b", b"x" * 10))
-    assert value_of((await stage.answers(1))[0]) == [10, 10]
+    stage.receive(Attachment("b", b"x" * 10))
+    assert value_of((await stage.responses(1))[0]) == [10, 10]
     assert stage.dispatcher._budget.used == 0
 
 
 @in_loop
-async def test_an_attachment_that_was_read_or_comes_too_late_is_not_there() -> None:
+async def test_attachment_read_before_or_after_the_call_raises_attachment_error() -> None:
     app = App()
     kept: list[Context] = []
 
@@ -332,20 +335,20 @@ async def test_an_attachment_that_was_read_or_comes_too_late_is_not_there() -> N
         kept.append(context)
 
     stage = Stage(app)
-    stage.received(a_call("twice", attachments=("a",)), Attachment("a", b"1"))
-    await stage.answers(1)
-    assert failure_of(stage.said[0])[1] == "AttachmentError: the attachment was read before"
+    stage.receive(make_call("twice", attachments=("a",)), Attachment("a", b"1"))
+    await stage.responses(1)
+    assert failure_of(stage.sent[0])[1] == "AttachmentError: the attachment was read already"
     await stage.call("keep", id="2", attachments=("b",))
     with pytest.raises(AttachmentError, match="is over"):
         await kept[0].attachments()
 
 
 @in_loop
-async def test_a_call_that_waits_for_attachments_can_be_cancelled() -> None:
+async def test_call_that_waits_for_attachments_can_be_cancelled() -> None:
     stage = Stage(reading())
-    stage.received(a_call("lengths", attachments=("a",)), a_call("lengths", id="2", attachments=("b",)))
+    stage.receive(make_call("lengths", attachments=("a",)), make_call("lengths", id="2", attachments=("b",)))
     await asyncio.sleep(0)
-    stage.received(Cancel("1"), Attachment("a", b"1"), Attachment("b", b"22"))
-    await stage.answers(1)
+    stage.receive(Cancel("1"), Attachment("a", b"1"), Attachment("b", b"22"))
+    await stage.responses(1)
     await stage.idle()
-    assert [word for word in stage.said if not isinstance(word, Failure)] == [Result("2", Json(b"[2]"))]
+    assert [word for word in stage.sent if not isinstance(word, Failure)] == [Result("2", Json(b"[2]"))]

@@ -1,4 +1,4 @@
-"""Calls in, answers out: one for each, whatever the method does."""
+"""Dispatching of calls: one response for each, also if the method fails."""
 
 import asyncio
 import logging
@@ -15,7 +15,7 @@ from fiveways.errors import LocalProtocolError, NotExecuted, Reason, Unrepresent
 from fiveways.model.messages import Attachment, Failure, HubMessage, Register, Result, Welcome
 from fiveways.wire.limits import Limits
 from fiveways.wire.payload import Json, Text, Value
-from tests.unit.app.dispatcher_harness import Stage, a_call, failure_of, in_loop, value_of
+from tests.unit.app.dispatcher_harness import Stage, failure_of, in_loop, make_call, value_of
 
 
 @dataclass
@@ -25,7 +25,7 @@ class Balance:
 
 
 @in_loop
-async def test_an_async_a_plain_and_a_typed_method_answer() -> None:
+async def test_async_threaded_and_typed_methods_send_results() -> None:
     app = App()
 
     @app.method("math.add")
@@ -51,7 +51,7 @@ async def test_an_async_a_plain_and_a_typed_method_answer() -> None:
 
 
 @in_loop
-async def test_methods_are_offered_with_kind_share_and_documentation() -> None:
+async def test_methods_are_registered_with_kind_share_and_documentation() -> None:
     app = App()
 
     @app.method("Account:getBalance", share="random")
@@ -64,7 +64,7 @@ async def test_methods_are_offered_with_kind_share_and_documentation() -> None:
 
 
 @in_loop
-async def test_what_cannot_be_run_is_refused() -> None:
+async def test_call_that_cannot_run_is_refused() -> None:
     app = App()
 
     @app.method
@@ -82,7 +82,7 @@ async def test_what_cannot_be_run_is_refused() -> None:
 
 
 @in_loop
-async def test_callback_whose_id_names_a_method_runs_it() -> None:
+async def test_callback_with_the_name_of_a_method_runs_the_method() -> None:
     app = App()
 
     @app.method("math.add_all")
@@ -96,14 +96,14 @@ async def test_callback_whose_id_names_a_method_runs_it() -> None:
 
 
 @in_loop
-async def test_function_for_one_callback_is_served_once_and_within_bounds() -> None:
+async def test_one_shot_callback_is_served_once_within_the_limit() -> None:
     stage = Stage(App(), limits=Limits(max_pending=1))
 
     async def then(value: int) -> int:
         return value + 1
 
     name = stage.dispatcher.callbacks.add_function(then)
-    with pytest.raises(NotExecuted, match="1 callbacks are waited for"):
+    with pytest.raises(NotExecuted, match="1 callbacks are open"):
         stage.dispatcher.callbacks.add_function(then)
     assert value_of(await stage.call(name, "1", callback=True)) == 2
     assert failure_of(await stage.call(name, "1", callback=True))[0] is Reason.NO_SUCH_CALLBACK
@@ -123,7 +123,7 @@ ERRORS: list[tuple[BaseException, str]] = [
 
 @pytest.mark.parametrize(("error", "text"), ERRORS, ids=[str(number) for number in range(len(ERRORS))])
 @in_loop
-async def test_a_method_that_raises_fails_its_call_and_nothing_else(
+async def test_exception_of_a_method_fails_only_its_call(
     error: BaseException, text: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     app = App()
@@ -158,7 +158,7 @@ class Sold(Fail):
 
 
 @in_loop
-async def test_exceptions_of_methods_stay_in_the_log_unless_errors_are_shown(caplog: pytest.LogCaptureFixture) -> None:
+async def test_exception_text_is_only_logged_unless_show_errors_is_set(caplog: pytest.LogCaptureFixture) -> None:
     app = App()
     hidden = "SELECT * FROM users"
 
@@ -200,23 +200,23 @@ async def test_exceptions_of_methods_stay_in_the_log_unless_errors_are_shown(cap
     assert len(set(references)) == len(references)
     assert failure_of(await stage.call("own")) == (Reason.RAISED, "none are left")
     _, text = failure_of(await stage.call("unsendable"))
-    assert re.fullmatch(r"the method ran, but its answer cannot be sent \(reference [0-9a-f]{12}\)", text)
+    assert re.fullmatch(r"the method ran, but its result cannot be sent \(reference [0-9a-f]{12}\)", text)
     assert failure_of(await stage.call("own", "[1]"))[0] is Reason.BAD_ARGUMENTS
     app.show_errors = True
     assert failure_of(await stage.call("bad")) == (Reason.RAISED, f"ValueError: {hidden}")
 
 
-def test_application_shows_errors_where_it_says_so() -> None:
+def test_show_errors_is_off_by_default() -> None:
     assert App(show_errors=True).show_errors
 
 
-def test_half_of_a_surrogate_pair_in_an_error_is_replaced() -> None:
-    # Not through a method, which would log it: such a log cannot be sent from one test process to another.
+def test_unpaired_surrogate_in_an_error_text_is_replaced() -> None:
+    # Not through a method, which would log it: pytest-xdist cannot transfer such a log.
     assert to_failure("1", ValueError("\ud800x")) == Failure("1", Reason.RAISED, "ValueError: ?x")
 
 
 @in_loop
-async def test_an_error_whose_text_fails_is_told_by_its_type() -> None:
+async def test_exception_whose_str_fails_is_reported_by_class() -> None:
     class Mute(Exception):
         def __str__(self) -> str:
             raise ValueError
@@ -231,7 +231,7 @@ async def test_an_error_whose_text_fails_is_told_by_its_type() -> None:
 
 
 @in_loop
-async def test_a_log_that_cannot_be_written_does_not_cost_the_answer() -> None:
+async def test_failing_log_handler_does_not_lose_the_response() -> None:
     class Full(logging.Handler):
         def emit(self, record: logging.LogRecord) -> None:
             raise OSError(record.getMessage())
@@ -253,7 +253,7 @@ async def test_a_log_that_cannot_be_written_does_not_cost_the_answer() -> None:
 
 
 @in_loop
-async def test_a_method_fails_in_its_own_words(caplog: pytest.LogCaptureFixture) -> None:
+async def test_fail_is_sent_with_all_its_fields(caplog: pytest.LogCaptureFixture) -> None:
     app = App()
 
     @app.method
@@ -272,14 +272,14 @@ async def test_a_method_fails_in_its_own_words(caplog: pytest.LogCaptureFixture)
     data = Value({"user": "ann", "amount": 0})
     assert await stage.call("pay") == Failure("1", Reason.RAISED, "no funds", data, 2.5, "app.err.no_funds", 402)
     assert await stage.call("bare") == Failure("1", Reason.RAISED, "no?")
-    text = "no (and its data is lost: a object cannot be sent: Encoding objects of type object is unsupported)"
+    text = "no (its data cannot be sent: a object cannot be sent: Encoding objects of type object is unsupported)"
     assert await stage.call("odd") == Failure("1", Reason.RAISED, text)
     assert not caplog.records
     await stage.dispatcher.close()
 
 
 @in_loop
-async def test_a_result_that_cannot_be_a_value_fails_the_call() -> None:
+async def test_result_of_an_unsupported_type_fails_the_call() -> None:
     app = App()
 
     @app.method
@@ -298,13 +298,13 @@ async def test_a_result_that_cannot_be_a_value_fails_the_call() -> None:
     because = "cannot be sent: Encoding objects of type object is unsupported"
     assert failure_of(await stage.call("strange")) == (Reason.RAISED, f"the method ran, but a list {because}")
     assert failure_of(await stage.call("strange_plain")) == (Reason.RAISED, f"the method ran, but a object {because}")
-    sentence = "the method ran, but an attachment is bytes, not str"
+    sentence = "the method ran, but an attachment must be bytes, not str"
     assert failure_of(await stage.call("attached")) == (Reason.RAISED, sentence)
     await stage.dispatcher.close()
 
 
 @in_loop
-async def test_a_reply_carries_attachments() -> None:
+async def test_reply_sends_attachments_after_the_result() -> None:
     app = App()
 
     @app.method
@@ -314,8 +314,8 @@ async def test_a_reply_carries_attachments() -> None:
     stage = Stage(app)
     result, *attached = await stage.call_all("photo")
     assert result == Result("1", Json(b'{"n":2}'), ("reply1", "reply2"))
-    await stage.until(lambda: len(stage.said) == 3)
-    assert stage.said[1:] == [Attachment("reply1", b"one"), Attachment("reply2", b"two")]
+    await stage.until(lambda: len(stage.sent) == 3)
+    assert stage.sent[1:] == [Attachment("reply1", b"one"), Attachment("reply2", b"two")]
     (result, *_) = await stage.call_all("photo")
     assert isinstance(result, Result)
     assert result.attachments == ("reply3", "reply4")
@@ -324,9 +324,9 @@ async def test_a_reply_carries_attachments() -> None:
 
 
 class Narrow(Stage):
-    """One behind whose `say` is a protocol that cannot say everything."""
+    """A stage whose protocol cannot encode every value."""
 
-    def _say(self, word: HubMessage) -> None:
+    def _send(self, word: HubMessage) -> None:
         match word:
             case Result(body=Value(native="unwritable")) | Failure(text="unwritable"):
                 raise Unrepresentable("no room for it")
@@ -334,11 +334,11 @@ class Narrow(Stage):
                 raise LocalProtocolError("too large")
             case Result(body=Value(native="broken")):
                 raise ZeroDivisionError
-        super()._say(word)
+        super()._send(word)
 
 
 @in_loop
-async def test_an_answer_that_cannot_be_written_is_a_failure(caplog: pytest.LogCaptureFixture) -> None:
+async def test_result_that_cannot_be_encoded_becomes_a_failure(caplog: pytest.LogCaptureFixture) -> None:
     app = App()
 
     @app.method
@@ -356,33 +356,33 @@ async def test_an_answer_that_cannot_be_written_is_a_failure(caplog: pytest.LogC
     stage = Narrow(app)
     sentence = "the method ran, but its answer cannot be written: no room for it"
     assert failure_of(await stage.call("give", '"unwritable"')) == (Reason.RAISED, sentence)
-    stage.received(a_call("fail", '"unwritable"'), a_call("give", '"broken"', id="2"))
+    stage.receive(make_call("fail", '"unwritable"'), make_call("give", '"broken"', id="2"))
     assert value_of(await stage.call("give", '"good"', id="3")) == "good"
-    stage.said.clear()
+    stage.sent.clear()
     await stage.call_all("attach", id="4")
-    assert stage.said == [
+    assert stage.sent == [
         Result("4", Value("two"), ("reply1", "reply2")),
         Attachment("reply1", error="too large"),
         Attachment("reply2", b"good"),
     ]
     assert stage.dispatcher.open_calls() == 0
-    assert "give: its answer was lost" in caplog.text
+    assert "the response of a method was lost method=give" in caplog.text
 
 
 @in_loop
-async def test_other_words_are_ignored_and_refusals_are_logged(caplog: pytest.LogCaptureFixture) -> None:
+async def test_unknown_messages_are_ignored_and_refusals_are_logged(caplog: pytest.LogCaptureFixture) -> None:
     stage = Stage(App())
-    stage.received(Welcome(), Result("offer a"), Failure("offer a.b", Reason.DENIED, "not you"))
-    stage.received(Failure("7", Reason.DENIED), Failure("follow x.*", Reason.DENIED))
-    assert stage.said == []
+    stage.receive(Welcome(), Result("offer a"), Failure("offer a.b", Reason.DENIED, "not you"))
+    stage.receive(Failure("7", Reason.DENIED), Failure("follow x.*", Reason.DENIED))
+    assert stage.sent == []
     assert [record.getMessage() for record in caplog.records] == [
-        "the hub refused to offer a.b: not you",
-        "the hub refused to follow x.*: refused",
+        "the hub refused a request request=register a.b error=not you",
+        "the hub refused a request request=subscribe x.* error=refused",
     ]
 
 
 @in_loop
-async def test_what_goes_wrong_in_a_conversion_costs_one_call_only(caplog: pytest.LogCaptureFixture) -> None:
+async def test_exception_during_conversion_fails_only_its_call(caplog: pytest.LogCaptureFixture) -> None:
     @dataclass
     class Odd:
         x: int
@@ -402,7 +402,7 @@ async def test_what_goes_wrong_in_a_conversion_costs_one_call_only(caplog: pytes
     assert stage.dispatcher.open_calls() == 0
 
 
-def test_the_log_is_quiet_about_arguments(caplog: pytest.LogCaptureFixture) -> None:
+def test_arguments_are_not_logged(caplog: pytest.LogCaptureFixture) -> None:
     app = App()
 
     @app.method
@@ -420,7 +420,7 @@ def test_the_log_is_quiet_about_arguments(caplog: pytest.LogCaptureFixture) -> N
 
 
 @in_loop
-async def test_what_one_method_leaves_in_its_context_no_other_finds() -> None:
+async def test_context_variables_of_a_method_are_not_visible_to_others() -> None:
     app = App()
     seen: ContextVar[str] = ContextVar("seen", default="nothing")
 
@@ -432,12 +432,12 @@ async def test_what_one_method_leaves_in_its_context_no_other_finds() -> None:
 
     stage = Stage(app)
     for number in range(5):
-        stage.dispatcher.handle(a_call("leave", f'["{number}"]', id=str(number)))
-    assert [value_of(answer) for answer in await stage.answers(5)] == ["nothing"] * 5
+        stage.dispatcher.handle(make_call("leave", f'["{number}"]', id=str(number)))
+    assert [value_of(answer) for answer in await stage.responses(5)] == ["nothing"] * 5
 
 
 @in_loop
-async def test_a_method_that_waits_keeps_no_other_waiting() -> None:
+async def test_waiting_method_does_not_delay_others() -> None:
     app = App()
     gate = asyncio.Event()
 
@@ -450,5 +450,5 @@ async def test_a_method_that_waits_keeps_no_other_waiting() -> None:
 
     stage = Stage(app)
     for name in ("a", "b", "open"):
-        stage.dispatcher.handle(a_call("wait", f'["{name}"]', id=name))
-    assert sorted(str(value_of(answer)) for answer in await stage.answers(3)) == ["a", "b", "open"]
+        stage.dispatcher.handle(make_call("wait", f'["{name}"]', id=name))
+    assert sorted(str(value_of(answer)) for answer in await stage.responses(3)) == ["a", "b", "open"]

@@ -1,4 +1,4 @@
-"""Events for functions: in order, one at a time, and a bounded number waiting."""
+"""Queues of event handlers: order, limits and errors."""
 
 import asyncio
 import logging
@@ -17,13 +17,13 @@ from fiveways.wire.payload import Json, Text, Value
 from tests.unit.app.dispatcher_harness import Stage, in_loop
 
 
-def an_event(value: object, subscription: str = "1", **options: object) -> words.Event:
+def make_event(value: object, subscription: str = "1", **options: object) -> words.Event:
     given = {"topic": ("a", "b.c"), "body": Value(value), **options}
-    return words.Event(subscription, **given)  # type: ignore[arg-type]  # as they are
+    return words.Event(subscription, **given)  # type: ignore[arg-type]  # options of any type
 
 
 class Seen:
-    """What a function got, and a way to wait for it."""
+    """Events that a handler got."""
 
     def __init__(self) -> None:
         self.events: list[Event] = []
@@ -41,7 +41,7 @@ class Seen:
 
 
 @in_loop
-async def test_handlers_are_subscribed_and_get_their_events() -> None:
+async def test_handlers_are_subscribed_and_get_events() -> None:
     app, first, second = App(), Seen(), Seen()
 
     @app.on("a.*")
@@ -60,13 +60,13 @@ async def test_handlers_are_subscribed_and_get_their_events() -> None:
         words.Subscribe("follow a.*", parse_pattern("a.*", UMQ), "1"),
         words.Subscribe("follow x", parse_pattern("x", UMQ), "2"),
     ]
-    stage.received(an_event(1), an_event("text", "2", topic=("x",), missed=3), an_event(0, "unknown"))
+    stage.receive(make_event(1), make_event("text", "2", topic=("x",), missed=3), make_event(0, "unknown"))
     assert await first.until(1) == [Event("a.b%2Ec", 1)]
     assert await second.until(1) == [Event("x", "text", 3)]
-    stage.received(words.Event("1", ("a",), Text("[1]")))
+    stage.receive(words.Event("1", ("a",), Text("[1]")))
     assert (await first.until(2))[1].data == [1]
     await stage.dispatcher.close()
-    assert stage.said == []
+    assert stage.sent == []
 
 
 @in_loop
@@ -79,12 +79,12 @@ async def test_a_runtime_may_keep_its_own_names_for_subscriptions() -> None:
 
     ((pattern, take),) = Stage(app).dispatcher.event_handlers()
     assert pattern == parse_pattern("a.*", UMQ)
-    take(an_event(1, "whatever"))
+    take(make_event(1, "whatever"))
     await seen.until(1)
 
 
 @in_loop
-async def test_events_come_in_order_and_one_at_a_time() -> None:
+async def test_events_are_handled_in_order_one_at_a_time() -> None:
     app, seen, active = App(), Seen(), []
 
     @app.on("a")
@@ -96,12 +96,12 @@ async def test_events_come_in_order_and_one_at_a_time() -> None:
         seen.add(event)
 
     stage = Stage(app)
-    stage.received(*map(an_event, range(20)))
+    stage.receive(*map(make_event, range(20)))
     assert [event.data for event in await seen.until(20)] == list(range(20))
 
 
 @in_loop
-async def test_a_slow_function_misses_events_and_is_told_how_many(
+async def test_slow_handler_misses_events_and_gets_their_number(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr(handler_queue, "MAX_EVENTS", 2)
@@ -113,12 +113,12 @@ async def test_a_slow_function_misses_events_and_is_told_how_many(
         await go.wait()
 
     stage = Stage(app)
-    stage.received(an_event(0))
+    stage.receive(make_event(0))
     await seen.until(1)
-    stage.received(an_event(1), an_event(2), an_event(3), an_event(4, missed=5))
+    stage.receive(make_event(1), make_event(2), make_event(3), make_event(4, missed=5))
     go.set()
     await seen.until(3)
-    stage.received(an_event(5, missed=1), an_event(6))
+    stage.receive(make_event(5, missed=1), make_event(6))
     await seen.until(5)
     assert [(event.data, event.missed) for event in seen.events] == [(0, 0), (1, 0), (2, 0), (5, 8), (6, 0)]
     assert len(caplog.records) == 1
@@ -126,7 +126,7 @@ async def test_a_slow_function_misses_events_and_is_told_how_many(
 
 
 @in_loop
-async def test_waiting_events_are_bounded_in_bytes_too(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_queued_events_are_bounded_in_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(handler_queue, "MAX_BYTES", 2000)
     app, seen = App(), Seen()
 
@@ -135,14 +135,14 @@ async def test_waiting_events_are_bounded_in_bytes_too(monkeypatch: pytest.Monke
         seen.add(event)
 
     stage = Stage(app)
-    stage.received(an_event("x" * 1500), an_event("y" * 1500))
+    stage.receive(make_event("x" * 1500), make_event("y" * 1500))
     await seen.until(1)
-    stage.received(an_event("z" * 1500))
+    stage.receive(make_event("z" * 1500))
     assert [(str(event.data)[0], event.missed) for event in await seen.until(2)] == [("x", 0), ("z", 1)]
 
 
 @in_loop
-async def test_a_function_that_raises_gets_the_next_event(caplog: pytest.LogCaptureFixture) -> None:
+async def test_failing_handler_gets_the_next_event(caplog: pytest.LogCaptureFixture) -> None:
     app, seen = App(), Seen()
     errors = [ValueError("bad"), SystemExit(1), asyncio.CancelledError()]
 
@@ -154,18 +154,18 @@ async def test_a_function_that_raises_gets_the_next_event(caplog: pytest.LogCapt
 
     stage = Stage(app)
     bad = words.Event("1", ("a",), Json(b'{"$base64":1}'))
-    stage.received(an_event(1), an_event(2), an_event(3), bad, an_event(4))
+    stage.receive(make_event(1), make_event(2), make_event(3), bad, make_event(4))
     assert [event.data for event in await seen.until(4)] == [1, 2, 3, 4]
     assert [record.getMessage() for record in caplog.records] == [
         "on a failed",
         "on a failed",
-        "on a: cancelled from within",
+        "a handler cancelled itself topic=a",
         "on a failed",
     ]
 
 
 @in_loop
-async def test_an_event_may_have_attachments() -> None:
+async def test_event_has_attachments() -> None:
     app, seen = App(), Seen()
     got: list[object] = []
 
@@ -178,8 +178,8 @@ async def test_an_event_may_have_attachments() -> None:
         seen.add(event)
 
     stage = Stage(app)
-    stage.received(an_event(1, attachments=("x",)), an_event(2, attachments=("y",)))
-    stage.received(words.Attachment("y", error="lost"), words.Attachment("x", b"1"))
+    stage.receive(make_event(1, attachments=("x",)), make_event(2, attachments=("y",)))
+    stage.receive(words.Attachment("y", error="lost"), words.Attachment("x", b"1"))
     await seen.until(2)
     assert got == [[b"1"], "lost"]
     await stage.dispatcher.close()
@@ -188,7 +188,7 @@ async def test_an_event_may_have_attachments() -> None:
 
 
 @in_loop
-async def test_close_drops_what_waits() -> None:
+async def test_close_drops_queued_events() -> None:
     app, seen = App(), Seen()
 
     @app.on("a")
@@ -197,21 +197,21 @@ async def test_close_drops_what_waits() -> None:
         await asyncio.Event().wait()
 
     stage = Stage(app)
-    stage.received(an_event(1), an_event(2, attachments=("x",)), words.Attachment("x", b"1"))
+    stage.receive(make_event(1), make_event(2, attachments=("x",)), words.Attachment("x", b"1"))
     await seen.until(1)
     await stage.dispatcher.close()
-    stage.received(an_event(3))
+    stage.receive(make_event(3))
     await asyncio.sleep(0)
     assert [event.data for event in seen.events] == [1]
     assert stage.dispatcher._budget.used == 0
 
 
 @in_loop
-async def test_a_topic_that_was_closed_is_logged(caplog: pytest.LogCaptureFixture) -> None:
+async def test_closed_topic_is_logged(caplog: pytest.LogCaptureFixture) -> None:
     app = App()
     app.on("a.b")(print)
     stage = Stage(app)
     with caplog.at_level(logging.INFO):
-        stage.received(words.TopicClosed("1"), words.TopicClosed("unknown"))
-    assert [record.getMessage() for record in caplog.records] == ["on a.b: the topic was closed, no more events come"]
-    stage.received(words.Failure("follow a.b", Reason.DENIED))
+        stage.receive(words.TopicClosed("1"), words.TopicClosed("unknown"))
+    assert [record.getMessage() for record in caplog.records] == ["the topic of an event handler was closed topic=a.b"]
+    stage.receive(words.Failure("follow a.b", Reason.DENIED))

@@ -1,4 +1,4 @@
-"""Named arguments in JSON are read in one go where that can be done; nobody can tell it from the long way."""
+"""The fast path for named JSON arguments, compared with the general path."""
 
 from collections.abc import Callable
 from typing import Annotated, Any
@@ -49,7 +49,7 @@ OBJECTS = st.lists(st.tuples(KEYS, VALUES, st.sampled_from(["", " ", "\n"])), ma
 
 
 def outcome(arguments: ArgumentReader, raw: bytes) -> str:
-    """Return what is read, with its types; or what is said."""
+    """Return the arguments with their types, or the error text."""
     try:
         return repr(arguments.read(Json(raw)))
     except BadArguments as exc:
@@ -65,13 +65,13 @@ def is_json(raw: bytes) -> bool:
 
 
 @pytest.mark.parametrize("function", FUNCTIONS)
-def test_the_short_way_is_there(function: Callable[..., object]) -> None:
+def test_function_has_a_fast_path(function: Callable[..., object]) -> None:
     assert ArgumentReader(function, "it")._decode is not None
 
 
 @settings(max_examples=300)
 @given(st.sampled_from(FUNCTIONS), OBJECTS.filter(is_json))
-def test_both_ways_read_the_same(function: Callable[..., object], raw: bytes) -> None:
+def test_fast_path_and_general_path_agree(function: Callable[..., object], raw: bytes) -> None:
     long_way = ArgumentReader(function, "it")
     long_way._decode = None
     assert outcome(ArgumentReader(function, "it"), raw) == outcome(long_way, raw)

@@ -1,4 +1,4 @@
-"""An application from its start to its end."""
+"""Startup and shutdown of an application."""
 
 import asyncio
 import threading
@@ -11,11 +11,11 @@ from fiveways.app.context import Context
 from fiveways.errors import Reason
 from fiveways.model.messages import Failure, HubMessage, Result
 from fiveways.wire.payload import Value
-from tests.unit.app.dispatcher_harness import Stage, a_call, failure_of, in_loop
+from tests.unit.app.dispatcher_harness import Stage, failure_of, in_loop, make_call
 
 
 @in_loop
-async def test_close_fails_what_is_open_and_stops_it() -> None:
+async def test_close_fails_and_cancels_open_calls() -> None:
     app, begun, ended = App(), asyncio.Event(), []
 
     @app.method
@@ -40,18 +40,20 @@ async def test_close_fails_what_is_open_and_stops_it() -> None:
 
     stage = Stage(app)
     await stage.dispatcher.start()
-    stage.received(a_call("slow"))
+    stage.receive(make_call("slow"))
     await begun.wait()
     await stage.dispatcher.close()
     await stage.dispatcher.close()
-    assert stage.said == [Failure("1", Reason.LOST, "the application was closed before it answered")]
+    assert stage.sent == [Failure("1", Reason.LOST, "the application was closed before the method ended")]
     assert ended == ["task", "hook", ""]
-    stage.received(a_call("slow"))
-    assert failure_of(stage.said[-1]) == (Reason.UNAVAILABLE, "the application is closing")
+    stage.receive(make_call("slow"))
+    assert failure_of(stage.sent[-1]) == (Reason.UNAVAILABLE, "the application is closing")
 
 
 @in_loop
-async def test_close_does_not_wait_for_ever(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
+async def test_close_waits_only_for_the_grace_period(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
     monkeypatch.setattr(dispatcher, "GRACE", 0.01)
     app, begun, go = App(), asyncio.Event(), asyncio.Event()
 
@@ -65,7 +67,7 @@ async def test_close_does_not_wait_for_ever(monkeypatch: pytest.MonkeyPatch, cap
                 continue
 
     stage = Stage(app)
-    stage.received(a_call("stubborn"))
+    stage.receive(make_call("stubborn"))
     await begun.wait()
     await stage.dispatcher.close()
     assert "1 tasks do not end" in caplog.text
@@ -74,7 +76,7 @@ async def test_close_does_not_wait_for_ever(monkeypatch: pytest.MonkeyPatch, cap
 
 
 @in_loop
-async def test_a_method_may_close_its_own_application() -> None:
+async def test_method_may_close_its_own_application() -> None:
     app = App()
     stage = Stage(app)
 
@@ -82,13 +84,13 @@ async def test_a_method_may_close_its_own_application() -> None:
     async def stop() -> None:
         await stage.dispatcher.close()
 
-    stage.received(a_call("stop"))
-    await stage.answers(1)
-    assert failure_of(stage.said[0])[0] is Reason.LOST
+    stage.receive(make_call("stop"))
+    await stage.responses(1)
+    assert failure_of(stage.sent[0])[0] is Reason.LOST
 
 
 @in_loop
-async def test_hooks_run_in_order_and_a_failing_start_is_raised() -> None:
+async def test_hooks_run_in_order_and_startup_errors_are_raised() -> None:
     app = App()
     order: list[str] = []
 
@@ -111,7 +113,7 @@ async def test_hooks_run_in_order_and_a_failing_start_is_raised() -> None:
     await stage.dispatcher.close()
 
 
-def test_nothing_needs_a_loop_until_it_is_served() -> None:
+def test_declaration_needs_no_event_loop() -> None:
     app = App()
 
     @app.method
@@ -122,7 +124,7 @@ def test_nothing_needs_a_loop_until_it_is_served() -> None:
         stage = Stage(app)
         await stage.call("one")
         await stage.dispatcher.close()
-        return stage.said
+        return stage.sent
 
-    # One application may be served in one loop after the other.
+    # One application may be served in successive event loops.
     assert asyncio.run(serve()) == asyncio.run(serve()) == [Result("1", Value(1))]

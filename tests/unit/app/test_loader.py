@@ -1,4 +1,4 @@
-"""An application by its name, and what is said when there is none."""
+"""Loading of an application by name, and errors if there is none."""
 
 import sys
 from collections.abc import Iterator
@@ -37,16 +37,16 @@ def modules(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
 
 
 @pytest.mark.parametrize("name", ["fw_good:app", "fw_good", "fw_good:inner.other", "fw_pack.deep:app"])
-def test_an_application_is_found_in_the_current_directory(name: str) -> None:
+def test_application_is_loaded_from_the_current_directory(name: str) -> None:
     assert isinstance(load_app(name), App)
 
 
 @pytest.mark.parametrize(
     ("name", "sentence"),
     [
-        ("fw_none:app", "there is no module 'fw_none' (looked for in {here} and where Python finds its packages)"),
-        ("fw_pack.none:app", "there is no module 'fw_pack.none' (looked for in {here} and"),
-        ("fw_good.deep:app", "there is no module 'fw_good.deep' (looked for in {here} and"),
+        ("fw_none:app", "there is no module 'fw_none' (searched in {here} and in the Python path)"),
+        ("fw_pack.none:app", "there is no module 'fw_pack.none' (searched in {here} and"),
+        ("fw_good.deep:app", "there is no module 'fw_good.deep' (searched in {here} and"),
         ("fw_empty:app", "the module fw_empty has no 'app'"),
         ("fw_named:app", "the module fw_named has no 'app'; it has fw_named:service"),
         ("fw_wrong:app", "fw_wrong:app is a dict, not a fiveways.App"),
@@ -62,11 +62,11 @@ def test_an_application_is_found_in_the_current_directory(name: str) -> None:
         ("fw_exits:app", "the module fw_exits cannot be imported: SystemExit: 3"),
         ("fw_good.py:app", "'fw_good.py' is a file; name the module: fw_good:app"),
         ("./fw_pack/deep.py", "'./fw_pack/deep.py' is a file; name the module: fw_pack.deep:app"),
-        ("", "'' is not written as module:app"),
-        ("a b:app", "'a b:app' is not written as module:app"),
+        ("", "'' is not of the form module:app"),
+        ("a b:app", "'a b:app' is not of the form module:app"),
     ],
 )
-def test_what_is_missing_is_named(name: str, sentence: str, modules: Path) -> None:
+def test_error_names_the_missing_part(name: str, sentence: str, modules: Path) -> None:
     with pytest.raises(LoadError) as caught:
         load_app(name)
     assert str(caught.value).startswith(sentence.format(here=modules))

@@ -1,4 +1,4 @@
-"""Answers in parts, and requests in parts."""
+"""Streamed results and streamed requests."""
 
 import asyncio
 from collections.abc import AsyncIterable, AsyncIterator, Sequence
@@ -13,10 +13,10 @@ from fiveways.errors import Reason
 from fiveways.model.messages import Attachment, Call, Cancel, Failure, HubMessage, Part, Result
 from fiveways.wire.limits import Limits
 from fiveways.wire.payload import NULL, Json, Payload, Value
-from tests.unit.app.dispatcher_harness import Stage, a_call, failure_of, in_loop, value_of
+from tests.unit.app.dispatcher_harness import Stage, failure_of, in_loop, make_call, value_of
 
 
-def a_part(value: object, *, last: bool = False) -> Part:
+def make_part(value: object, *, last: bool = False) -> Part:
     return Part("1", Value(value), last=last)
 
 
@@ -44,7 +44,7 @@ def parts(values: Sequence[object], call_id: str = "1") -> list[HubMessage]:
 
 @pytest.mark.parametrize("to", [0, 1, 100])
 @in_loop
-async def test_an_async_generator_answers_in_parts(to: int) -> None:
+async def test_async_generator_sends_parts(to: int) -> None:
     stage = Stage(counting())
     assert await stage.call_all("count", str(to)) == parts(range(to))
     assert await stage.call_all("count", str(to), id="2", stream=True) == parts(range(to), "2")
@@ -52,17 +52,20 @@ async def test_an_async_generator_answers_in_parts(to: int) -> None:
 
 
 @in_loop
-async def test_parts_are_gathered_where_nobody_else_does_it() -> None:
-    stage = Stage(counting(), in_parts=False, limits=Limits(max_stream=3))
+async def test_parts_are_collected_for_a_caller_without_streams() -> None:
+    stage = Stage(counting(), always_stream=False, limits=Limits(max_stream=3))
     assert await stage.call("count", "3") == Result("1", Json(b"[0,1,2]"))
     assert await stage.call("count", "0") == Result("1", Json(b"[]"))
     assert await stage.call_all("count", "1", stream=True) == parts([0])
-    assert failure_of(await stage.call("count", "4")) == (Reason.RAISED, "the answer has more than 3 elements")
+    assert failure_of(await stage.call("count", "4")) == (
+        Reason.RAISED,
+        "the result has more than 3 elements; the caller does not support streams",
+    )
 
 
 @pytest.mark.parametrize("in_parts", [True, False])
 @in_loop
-async def test_parts_may_carry_attachments(*, in_parts: bool) -> None:
+async def test_parts_have_attachments(*, in_parts: bool) -> None:
     app = App()
 
     @app.method
@@ -70,18 +73,18 @@ async def test_parts_may_carry_attachments(*, in_parts: bool) -> None:
         yield Reply(1, [b"one"])
         yield Reply(2, [b"two"])
 
-    stage = Stage(app, in_parts=in_parts)
+    stage = Stage(app, always_stream=in_parts)
     await stage.call_all("photos")
     await stage.dispatcher.close()
-    results = [word for word in stage.said if isinstance(word, Result)]
+    results = [word for word in stage.sent if isinstance(word, Result)]
     assert results[0].body == (Value(1) if in_parts else Json(b"[1,2]"))
     named = [name for result in results for name in result.attachments]
-    attached = [word for word in stage.said if isinstance(word, Attachment)]
+    attached = [word for word in stage.sent if isinstance(word, Attachment)]
     assert attached == [Attachment(named[0], b"one"), Attachment(named[1], b"two")]
 
 
 @in_loop
-async def test_a_stream_that_raises_ends_in_a_failure() -> None:
+async def test_exception_in_a_stream_ends_it_with_a_failure() -> None:
     app = App()
 
     @app.method
@@ -101,7 +104,7 @@ async def test_a_stream_that_raises_ends_in_a_failure() -> None:
 
 
 @in_loop
-async def test_a_cancelled_stream_is_closed_and_says_nothing_more() -> None:
+async def test_cancelled_stream_is_closed_without_further_parts() -> None:
     app, closed = App(), asyncio.Event()
 
     @app.method
@@ -122,25 +125,25 @@ async def test_a_cancelled_stream_is_closed_and_says_nothing_more() -> None:
 
     stage = Stage(app)
     for method in ("ticks", "slow"):
-        stage.received(a_call(method))
-        await stage.until(lambda: len(stage.said) > 0)
-        stage.received(Cancel("1"))
-        count = len(stage.said)
+        stage.receive(make_call(method))
+        await stage.until(lambda: len(stage.sent) > 0)
+        stage.receive(Cancel("1"))
+        count = len(stage.sent)
         await closed.wait()
         await stage.idle()
-        assert len(stage.said) == count
-        stage.said.clear()
+        assert len(stage.sent) == count
+        stage.sent.clear()
         closed.clear()
-    stage.received(a_call("ticks"), Cancel("1"))
+    stage.receive(make_call("ticks"), Cancel("1"))
     await stage.idle()
-    assert stage.said == []
+    assert stage.sent == []
 
 
 @in_loop
-async def test_an_endless_stream_leaves_room_for_others() -> None:
+async def test_endless_stream_lets_other_tasks_run() -> None:
     app = counting()
     stage = Stage(app)
-    stage.received(a_call("count", "1000000000", id="long"))
+    stage.receive(make_call("count", "1000000000", id="long"))
     said = await stage.call_all("count", "1")
     assert [word for word in said if isinstance(word, Result) and word.id == "1"] == parts([0])
     await stage.dispatcher.close()
@@ -178,17 +181,19 @@ def adding() -> App:
 
 
 @pytest.mark.parametrize("method", ["total", "listed"])
-@pytest.mark.parametrize("rest", [[a_part(2), a_part(3, last=True)], [a_part(5), LAST], [a_part(2), a_part(3), LAST]])
+@pytest.mark.parametrize(
+    "rest", [[make_part(2), make_part(3, last=True)], [make_part(5), LAST], [make_part(2), make_part(3), LAST]]
+)
 @in_loop
-async def test_a_streamed_request_is_read_as_it_comes_or_as_one_array(method: str, rest: list[HubMessage]) -> None:
+async def test_streamed_request_is_read_element_by_element_or_as_one_list(method: str, rest: list[HubMessage]) -> None:
     stage = Stage(adding())
-    stage.received(a_call(method, "1", more=True))
+    stage.receive(make_call(method, "1", more=True))
     for word in rest:
         await asyncio.sleep(0)
-        stage.received(word)
-    await stage.answers(1)
-    assert stage.said == [Result("1", Value(6))]
-    stage.received(a_part(1), LAST)
+        stage.receive(word)
+    await stage.responses(1)
+    assert stage.sent == [Result("1", Value(6))]
+    stage.receive(make_part(1), LAST)
     assert stage.dispatcher.open_calls() == 0
     assert stage.dispatcher._budget.used == 0
 
@@ -197,7 +202,7 @@ async def test_a_streamed_request_is_read_as_it_comes_or_as_one_array(method: st
     ("body", "numbers"), [("[1,2]", [1, 2]), ("[]", []), ("3", [3]), (NULL, []), (Value((4,)), [4])]
 )
 @in_loop
-async def test_a_method_that_reads_a_stream_takes_an_array_too(body: str | Payload, numbers: list[int]) -> None:
+async def test_method_that_reads_a_stream_accepts_an_array(body: str | Payload, numbers: list[int]) -> None:
     stage = Stage(adding())
     assert value_of(await stage.call("total", body)) == sum(numbers)
     assert value_of(await stage.call("raw", body)) == numbers
@@ -205,82 +210,82 @@ async def test_a_method_that_reads_a_stream_takes_an_array_too(body: str | Paylo
 
 
 @in_loop
-async def test_both_sides_may_stream_at_once() -> None:
+async def test_request_and_response_stream_concurrently() -> None:
     stage = Stage(adding())
-    stage.received(a_call("doubled", "1", more=True, stream=True))
-    await stage.until(lambda: len(stage.said) == 1)
-    stage.received(a_part(2))
-    await stage.until(lambda: len(stage.said) == 2)
-    stage.received(LAST)
-    assert await stage.answers(1) == parts([2, 4])
+    stage.receive(make_call("doubled", "1", more=True, stream=True))
+    await stage.until(lambda: len(stage.sent) == 1)
+    stage.receive(make_part(2))
+    await stage.until(lambda: len(stage.sent) == 2)
+    stage.receive(LAST)
+    assert await stage.responses(1) == parts([2, 4])
 
 
 @in_loop
-async def test_a_wrong_element_fails_a_method_that_runs() -> None:
+async def test_invalid_element_fails_a_running_method() -> None:
     stage = Stage(adding())
-    stage.received(a_call("total", "1", more=True), a_part("x"))
-    await stage.answers(1)
-    assert failure_of(stage.said[0]) == (Reason.RAISED, "element 2: expected int, got str")
-    stage.received(a_call("raw", "1", more=True), Part("1", Json(b'{"$base64":1}')))
-    await stage.answers(2)
+    stage.receive(make_call("total", "1", more=True), make_part("x"))
+    await stage.responses(1)
+    assert failure_of(stage.sent[0]) == (Reason.RAISED, "element 2: expected int, got str")
+    stage.receive(make_call("raw", "1", more=True), Part("1", Json(b'{"$base64":1}')))
+    await stage.responses(2)
     sentence = "element 2: the body has no value: $base64 without a string"
-    assert failure_of(stage.said[1]) == (Reason.RAISED, sentence)
+    assert failure_of(stage.sent[1]) == (Reason.RAISED, sentence)
 
 
 @in_loop
-async def test_a_wrong_element_refuses_a_method_that_has_not_begun() -> None:
+async def test_invalid_element_refuses_a_call_that_has_not_started() -> None:
     stage = Stage(adding())
-    stage.received(a_call("listed", "1", more=True), a_part("x", last=True))
-    assert failure_of(stage.said[0]) == (Reason.BAD_ARGUMENTS, "argument 'numbers[1]': expected int, got str")
-    stage.received(a_call("listed", "1", more=True), Part("1", Json(b'{"$base64":1}')))
-    assert failure_of(stage.said[1])[0] is Reason.BAD_ARGUMENTS
+    stage.receive(make_call("listed", "1", more=True), make_part("x", last=True))
+    assert failure_of(stage.sent[0]) == (Reason.BAD_ARGUMENTS, "argument 'numbers[1]': expected int, got str")
+    stage.receive(make_call("listed", "1", more=True), Part("1", Json(b'{"$base64":1}')))
+    assert failure_of(stage.sent[1])[0] is Reason.BAD_ARGUMENTS
     assert stage.dispatcher.open_calls() == stage.dispatcher._budget.used == 0
 
 
 @in_loop
-async def test_a_method_that_is_gone_meanwhile_still_gets_its_request() -> None:
+async def test_method_removed_during_a_streamed_request_still_runs() -> None:
     app = adding()
     stage = Stage(app)
-    stage.received(a_call("listed", "1", more=True))
+    stage.receive(make_call("listed", "1", more=True))
     del app.methods["listed"]
-    stage.received(a_part(2, last=True))
-    assert await stage.answers(1) == [Result("1", Value(3))]
+    stage.receive(make_part(2, last=True))
+    assert await stage.responses(1) == [Result("1", Value(3))]
 
 
 @in_loop
-async def test_a_gathered_request_keeps_its_attachments() -> None:
+async def test_collected_request_keeps_its_attachments() -> None:
     stage = Stage(adding())
-    stage.received(
-        a_call("listed_plain", "1", more=True, attachments=("a",)), Attachment("a", b"x"), a_part(2, last=True)
+    stage.receive(
+        make_call("listed_plain", "1", more=True, attachments=("a",)), Attachment("a", b"x"), make_part(2, last=True)
     )
-    await stage.answers(1)
-    assert stage.said == [Result("1", Value(4))]
+    await stage.responses(1)
+    assert stage.sent == [Result("1", Value(4))]
     await stage.dispatcher.close()
 
 
 @in_loop
-async def test_a_request_that_is_cancelled_while_it_comes_is_forgotten() -> None:
+async def test_streamed_request_cancelled_before_its_end_is_released() -> None:
     stage = Stage(adding())
-    stage.received(a_call("listed", "1", more=True), a_part(2), Cancel("1"), a_part(3, last=True))
-    stage.received(a_call("total", "1", more=True), a_part(2))
+    stage.receive(make_call("listed", "1", more=True), make_part(2), Cancel("1"), make_part(3, last=True))
+    stage.receive(make_call("total", "1", more=True), make_part(2))
     await asyncio.sleep(0)
-    stage.received(a_part(2), Cancel("1"), a_part(3, last=True))
+    stage.receive(make_part(2), Cancel("1"), make_part(3, last=True))
     await stage.idle()
-    assert stage.said == []
+    assert stage.sent == []
     assert stage.dispatcher.open_calls() == stage.dispatcher._budget.used == 0
 
 
 @in_loop
-async def test_a_request_that_is_never_finished_ends_with_the_application() -> None:
+async def test_unfinished_streamed_request_ends_with_the_application() -> None:
     stage = Stage(adding())
-    stage.received(a_call("listed", "1", more=True), a_call("total", "1", id="2", more=True))
+    stage.receive(make_call("listed", "1", more=True), make_call("total", "1", id="2", more=True))
     await stage.dispatcher.close()
-    assert [failure_of(word)[0] for word in stage.said] == [Reason.LOST, Reason.LOST]
+    assert [failure_of(word)[0] for word in stage.sent] == [Reason.LOST, Reason.LOST]
     assert stage.dispatcher._budget.used == 0
 
 
 @in_loop
-async def test_what_waits_to_be_read_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_unread_elements_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(request_elements, "MAX_BUFFERED", 10_000)
     app, go = adding(), asyncio.Event()
 
@@ -291,39 +296,39 @@ async def test_what_waits_to_be_read_is_bounded(monkeypatch: pytest.MonkeyPatch)
 
     stage = Stage(app)
     large = "x" * 6000
-    stage.received(a_call("lazy", Value(large), more=True))
+    stage.receive(make_call("lazy", Value(large), more=True))
     await asyncio.sleep(0)
-    stage.received(a_part(large))
-    assert stage.said == [Failure("1", Reason.RAISED, "the method reads the stream too slowly")]
-    stage.received(a_call("listed", Value(large), id="2", more=True), Part("2", Value(large)))
-    assert failure_of(stage.said[1]) == (Reason.TOO_LARGE, "the stream is too long to be taken as one array")
+    stage.receive(make_part(large))
+    assert stage.sent == [Failure("1", Reason.RAISED, "the method reads the stream too slowly")]
+    stage.receive(make_call("listed", Value(large), id="2", more=True), Part("2", Value(large)))
+    assert failure_of(stage.sent[1]) == (Reason.TOO_LARGE, "the streamed request is too long for one array")
     await stage.idle()
     assert stage.dispatcher._budget.used == 0
 
 
 @in_loop
-async def test_a_gathered_request_has_a_bounded_number_of_elements() -> None:
+async def test_collected_request_has_a_bounded_number_of_elements() -> None:
     stage = Stage(adding(), limits=Limits(max_stream=2))
-    stage.received(a_call("listed", "1", more=True), a_part(1, last=True))
-    await stage.answers(1)
-    stage.received(a_call("listed", "1", more=True), a_part(1), a_part(1, last=True))
-    assert stage.said[0] == Result("1", Value(2))
-    assert failure_of(stage.said[1])[0] is Reason.TOO_LARGE
+    stage.receive(make_call("listed", "1", more=True), make_part(1, last=True))
+    await stage.responses(1)
+    stage.receive(make_call("listed", "1", more=True), make_part(1), make_part(1, last=True))
+    assert stage.sent[0] == Result("1", Value(2))
+    assert failure_of(stage.sent[1])[0] is Reason.TOO_LARGE
 
 
 @in_loop
-async def test_all_calls_share_one_budget() -> None:
+async def test_streamed_requests_share_one_budget() -> None:
     stage = Stage(adding())
     stage.dispatcher._budget.limit = 1500
     calls = [Call(str(number), "listed", Value("x" * 500), more=True) for number in range(3)]
-    stage.received(*calls)
-    assert [word.id for word in stage.said if isinstance(word, Failure)] == ["2"]
-    stage.received(Cancel("0"), Cancel("1"))
+    stage.receive(*calls)
+    assert [word.id for word in stage.sent if isinstance(word, Failure)] == ["2"]
+    stage.receive(Cancel("0"), Cancel("1"))
     assert stage.dispatcher._budget.used == 0
 
 
 @in_loop
-async def test_parts_of_what_is_no_stream_are_ignored() -> None:
+async def test_parts_without_a_streamed_request_are_ignored() -> None:
     app, go = App(), asyncio.Event()
 
     @app.method
@@ -332,14 +337,14 @@ async def test_parts_of_what_is_no_stream_are_ignored() -> None:
         return 1
 
     stage = Stage(app)
-    stage.received(a_call("slow"), a_part(1), LAST)
+    stage.receive(make_call("slow"), make_part(1), LAST)
     go.set()
-    assert await stage.answers(1) == [Result("1", Value(1))]
+    assert await stage.responses(1) == [Result("1", Value(1))]
 
 
 @pytest.mark.parametrize("large", ["x" * 300_000, Reply(1, [b"x" * 300_000])])
 @in_loop
-async def test_large_parts_give_everybody_else_a_turn(large: object) -> None:
+async def test_large_parts_let_other_tasks_run(large: object) -> None:
     app, turns = App(), 0
 
     @app.method

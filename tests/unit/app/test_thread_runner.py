@@ -1,4 +1,4 @@
-"""Threads that nobody waits for."""
+"""The pool of daemon threads."""
 
 import subprocess
 import sys
@@ -23,11 +23,11 @@ asyncio.run(main())
 """
 
 
-def test_a_thread_at_work_does_not_hold_up_the_end_of_the_process() -> None:
-    subprocess.run([sys.executable, "-c", SLEEPER], check=True, timeout=300)  # noqa: S603  # our own text
+def test_running_thread_does_not_delay_the_end_of_the_process() -> None:
+    subprocess.run([sys.executable, "-c", SLEEPER], check=True, timeout=300)  # noqa: S603  # a constant script
 
 
-def test_jobs_share_few_threads_and_reuse_idle_ones() -> None:
+def test_idle_threads_are_reused() -> None:
     pool = DaemonThreadPool(2, "t")
     go = threading.Event()
     jobs = [pool.submit(go.wait, 20) for _ in range(5)]
@@ -45,7 +45,7 @@ def test_jobs_share_few_threads_and_reuse_idle_ones() -> None:
     pool.shutdown()
 
 
-def test_an_error_goes_to_who_waits_and_the_thread_lives_on() -> None:
+def test_exception_is_set_on_the_future_and_the_thread_survives() -> None:
     pool = DaemonThreadPool(1, "t")
     with pytest.raises(SystemExit):
         pool.submit(sys.exit).result(20)
@@ -53,7 +53,7 @@ def test_an_error_goes_to_who_waits_and_the_thread_lives_on() -> None:
     pool.shutdown()
 
 
-def test_the_shutdown_cancels_what_waits_or_lets_it_be_done() -> None:
+def test_shutdown_cancels_or_finishes_queued_work() -> None:
     for cancels in (True, False):
         pool = DaemonThreadPool(1, "t")
         begun, go = threading.Event(), threading.Event()

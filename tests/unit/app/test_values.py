@@ -1,4 +1,4 @@
-"""What methods return."""
+"""Conversion of return values to bodies."""
 
 import datetime as dt
 import math
@@ -49,8 +49,8 @@ class Struct(msgspec.Struct):
         (dt.date(2024, 1, 31), "2024-01-31"),
     ],
 )
-def test_a_value_that_can_be_sent(value: object, plain: object) -> None:
-    assert to_body(value).value() == plain
+def test_supported_value_becomes_a_body(value: object, expected: object) -> None:
+    assert to_body(value).value() == expected
 
 
 @dataclass
@@ -100,7 +100,7 @@ WHOLE = {"truck": "t1", "to": "depot"}
     ],
 )
 def test_decoded_dataclass_is_sent_with_its_defaults(kind: type, received: object, sent: object) -> None:
-    """A method that returns its own argument: msgspec leaves the defaults of a dataclass it decodes on the class."""
+    """msgspec leaves the defaults of a dataclass that it decodes on the class."""
     body = to_body(msgspec.convert(received, kind))
     assert msgspec.json.decode(body.json()) == sent
 
@@ -109,7 +109,7 @@ def test_dataclass_is_sent_with_defaults_that_its_constructor_does_not_set() -> 
     assert to_body([Sealed(1)]).value() == [{"number": 1, "version": 3}]
 
 
-def test_a_value_that_changes_later_was_copied() -> None:
+def test_body_is_a_copy_of_a_mutable_value() -> None:
     values = [1]
     body = to_body(values)
     values.append(2)
@@ -123,17 +123,17 @@ def endless() -> object:
 
 
 @pytest.mark.parametrize("value", [object(), [object()], {None: 1}, endless(), print, iter([1])])
-def test_a_value_that_cannot_be_sent(value: object) -> None:
+def test_unsupported_value_is_refused(value: object) -> None:
     with pytest.raises(Unsendable, match=f"a {type(value).__name__} cannot be sent: "):
         to_body(value)
 
 
-def test_bodies_cost_what_they_hold() -> None:
+def test_memory_cost_is_the_size_of_the_body() -> None:
     bodies = [Text("x" * 1000), Json(b"1" * 1000), Binary(b"x" * 1000), Value("x" * 1000), Value(b"x" * 1000)]
     assert {memory_cost(body) for body in bodies} == {memory_cost(Value(None)) + 1000}
 
 
-def test_a_budget_is_used_to_its_last_byte() -> None:
+def test_budget_can_be_used_completely() -> None:
     budget = MemoryBudget(10)
     assert budget.acquire(10)
     assert not budget.acquire(1)

@@ -1,4 +1,4 @@
-"""Functions that `App.worker` accepts, the arguments they get, and its errors for all others."""
+"""Functions that `App.worker` accepts, their arguments, and errors for all others."""
 
 from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass
@@ -23,15 +23,15 @@ class Photo:
 
 
 class Connection:
-    """The end of a connection that jobs are answered on."""
+    """The connection of a job."""
 
     is_over = False
 
     def __init__(self) -> None:
-        self.said: list[HubMessage] = []
+        self.sent: list[HubMessage] = []
 
     def send(self, word: HubMessage) -> None:
-        self.said.append(word)
+        self.sent.append(word)
 
     def expect(self, names: object) -> Attachments:
         raise AttachmentError(f"there are no attachments {names}")
@@ -74,13 +74,13 @@ def test_data_is_converted_to_the_annotation_of_the_argument() -> None:
     assert arguments(anything, [1, "a"]) == ([[1, "a"]], {})
     assert arguments(optional, {"path": "a"}) == ([Photo("a")], {})
     for function in (typed, named):
-        with pytest.raises(BadValue, match="the value is no Photo"):
+        with pytest.raises(BadValue, match="the value is not of type Photo"):
             arguments(function, {"path": 7})
     with pytest.raises(BadValue, match="Expected `str`, got `int`"):
         arguments(optional, {"path": 7})
 
 
-def test_context_is_passed_at_its_place() -> None:
+def test_context_is_passed_at_the_position_of_its_parameter() -> None:
     def first(context: Context, data: int) -> None: ...
     def last(data: int, size: int = 2, context: Context | None = None) -> None: ...
     def by_name(data: int, *, context: Context) -> None: ...
@@ -91,7 +91,7 @@ def test_context_is_passed_at_its_place() -> None:
     assert arguments(by_name, 1, context) == ([1], {"context": context})
 
 
-def test_function_that_takes_a_job_gets_the_job() -> None:
+def test_parameter_annotated_job_gets_the_job() -> None:
     async def work(job: Job, context: Context) -> None: ...
 
     (given, _), named = arguments(work, {"path": "a"})
@@ -115,7 +115,7 @@ def reading(elements: AsyncIterator[int]) -> None: ...
         (lambda: None, "must take one argument"),
         (lambda a, b: (a, b), "must take one argument"),
         (lambda *args: args, "must take one argument"),
-        (7, "7 is no function"),
+        (7, "7 is not a function"),
     ],
     ids=["generator", "stream", "no argument", "two arguments", "any arguments", "no function"],
 )
@@ -126,24 +126,24 @@ def test_function_that_cannot_handle_a_job_is_refused(function: Callable[..., ob
     assert app.workers == []
 
 
-def test_annotation_that_no_data_fits_is_refused() -> None:
+def test_annotation_that_no_data_can_match_is_refused() -> None:
     def work(data: Connection) -> None: ...
     def exact(data: Decimal) -> None: ...
 
     app = App()
-    with pytest.raises(TypeError, match="'data' is or holds a Connection"):
+    with pytest.raises(TypeError, match="'data' is or contains Connection"):
         app.worker("photos")(work)
     app.worker("photos")(exact)
 
 
-def test_job_is_no_argument_of_a_method() -> None:
+def test_method_cannot_take_a_job() -> None:
     def work(job: Job) -> None: ...
 
-    with pytest.raises(TypeError, match="is or holds a Job, which no caller can send"):
+    with pytest.raises(TypeError, match="is or contains Job, which no caller can send"):
         App().method("work")(work)
 
 
-def test_worker_without_a_usable_queue_or_concurrency_is_refused() -> None:
+def test_worker_with_an_invalid_queue_or_concurrency_is_refused() -> None:
     app = App()
     with pytest.raises(TypeError, match="worker needs a queue"):
         app.worker(lambda data: data)  # type: ignore[arg-type]
@@ -157,7 +157,7 @@ def test_worker_without_a_usable_queue_or_concurrency_is_refused() -> None:
             app.worker("photos", concurrency=unfit)  # type: ignore[arg-type]
 
 
-def test_include_carries_workers_over() -> None:
+def test_include_adds_workers() -> None:
     inner, outer = App(), App()
     inner.worker("photos", concurrency=2)(lambda data: data)
     outer.include(inner, prefix="shop")

@@ -1,4 +1,4 @@
-"""Attachments of calls and of their answers."""
+"""Attachments of calls and results."""
 
 import asyncio
 from pathlib import Path
@@ -17,7 +17,7 @@ every_protocol = pytest.mark.parametrize("protocol", PROTOCOLS)
 
 @every_protocol
 @waiting
-async def test_attachments_go_with_a_call_and_come_with_its_answer(protocol: str, tmp_path: Path) -> None:
+async def test_call_and_result_have_attachments(protocol: str, tmp_path: Path) -> None:
     hub = ScriptedHub(protocol)
     path = tmp_path / "file"
     path.write_bytes(b"from a file")
@@ -33,7 +33,7 @@ async def test_attachments_go_with_a_call_and_come_with_its_answer(protocol: str
 
 @every_protocol
 @waiting
-async def test_attachments_that_nobody_asked_for_are_dropped(protocol: str) -> None:
+async def test_attachments_of_a_plain_call_are_dropped(protocol: str) -> None:
     hub = ScriptedHub(protocol)
     async with hub.client() as (peer, session):
         task = asyncio.create_task(peer.call("photo.get"))
@@ -46,7 +46,7 @@ async def test_attachments_that_nobody_asked_for_are_dropped(protocol: str) -> N
 
 @every_protocol
 @waiting
-async def test_an_attachment_that_failed_fails_the_reply_but_not_its_value(protocol: str) -> None:
+async def test_failed_attachment_fails_the_reply_with_the_result_as_data(protocol: str) -> None:
     hub = ScriptedHub(protocol)
     async with hub.client() as (peer, session):
         task = asyncio.create_task(peer.call_reply("photo.get"))
@@ -58,7 +58,7 @@ async def test_an_attachment_that_failed_fails_the_reply_but_not_its_value(proto
 
 
 @waiting
-async def test_an_attachment_that_is_on_its_way_when_the_link_is_lost_has_failed() -> None:
+async def test_lost_link_fails_incomplete_attachments() -> None:
     hub = ScriptedHub("umq")
     async with hub.client(reconnect=False) as (peer, session):
         task = asyncio.create_task(peer.call_reply("photo.get"))
@@ -71,7 +71,7 @@ async def test_an_attachment_that_is_on_its_way_when_the_link_is_lost_has_failed
 
 
 @waiting
-async def test_what_cannot_be_attached_is_told_before_anything_is_sent(tmp_path: Path) -> None:
+async def test_invalid_attachment_raises_before_anything_is_sent(tmp_path: Path) -> None:
     async with ScriptedHub("lrpm-json").client() as (peer, session):
         with pytest.raises(TypeError, match="pathlib"):
             await peer.call("photo.turn", attachments=["text"])  # type: ignore[list-item]
@@ -85,7 +85,7 @@ async def test_what_cannot_be_attached_is_told_before_anything_is_sent(tmp_path:
 
 
 @waiting
-async def test_an_attachment_that_never_comes_fails_in_time() -> None:
+async def test_attachment_that_does_not_arrive_times_out() -> None:
     hub = ScriptedHub("umq")
     async with hub.client(limits=Limits(attachment_timeout=0.01)) as (peer, session):
         task = asyncio.create_task(peer.call_reply("photo.get"))

@@ -1,4 +1,4 @@
-"""Calls, and all the ways in which they end."""
+"""Calls, and all ways in which they end."""
 
 import asyncio
 import datetime as dt
@@ -35,7 +35,7 @@ KINDS: dict[Reason, type[CallError]] = {
 
 @every_protocol
 @waiting
-async def test_a_value_goes_there_and_back(protocol: str) -> None:
+async def test_call_returns_the_echoed_value(protocol: str) -> None:
     hub = ScriptedHub(protocol)
     hub.answer = echoing
     async with hub.client() as (peer, _):
@@ -45,7 +45,7 @@ async def test_a_value_goes_there_and_back(protocol: str) -> None:
 
 @every_protocol
 @waiting
-async def test_the_hub_hears_the_method_as_it_was_written(protocol: str) -> None:
+async def test_hub_gets_the_method_in_the_users_spelling(protocol: str) -> None:
     hub = ScriptedHub(protocol)
     async with hub.client() as (peer, session):
         task = asyncio.create_task(peer.call("Account:getBalance", {"user": 1}))
@@ -60,7 +60,7 @@ async def test_the_hub_hears_the_method_as_it_was_written(protocol: str) -> None
 @every_protocol
 @pytest.mark.parametrize("reason", Reason)
 @waiting
-async def test_every_failure_is_an_exception_that_claims_no_more_than_is_known(protocol: str, reason: Reason) -> None:
+async def test_each_failure_reason_raises_its_exception(protocol: str, reason: Reason) -> None:
     hub = ScriptedHub(protocol)
     async with hub.client() as (peer, session):
         task = asyncio.create_task(peer.call("math.add", [1, 2]))
@@ -76,7 +76,7 @@ async def test_every_failure_is_an_exception_that_claims_no_more_than_is_known(p
 
 
 @waiting
-async def test_a_failure_keeps_what_the_method_told() -> None:
+async def test_exception_has_the_fields_of_the_failure() -> None:
     hub = ScriptedHub("lrpm-json")
     async with hub.client() as (peer, session):
         task = asyncio.create_task(peer.call("account.pay"))
@@ -96,7 +96,7 @@ async def test_a_failure_keeps_what_the_method_told() -> None:
 @every_protocol
 @pytest.mark.parametrize(("said", "told"), [("", "slow did not answer within 20 s"), ("too late", "too late")])
 @waiting
-async def test_a_timeout_that_the_hub_tells_has_a_text(protocol: str, said: str, told: str) -> None:
+async def test_timeout_reported_by_the_hub_has_a_text(protocol: str, said: str, told: str) -> None:
     hub = ScriptedHub(protocol)
     async with hub.client(timeout=20.0) as (peer, session):
         for call in (peer.call("slow"), peer.call_reply("slow")):
@@ -107,7 +107,7 @@ async def test_a_timeout_that_the_hub_tells_has_a_text(protocol: str, said: str,
 
 
 @waiting
-async def test_a_request_that_the_hub_does_not_answer_is_told_so() -> None:
+async def test_request_without_a_response_times_out() -> None:
     hub = ScriptedHub()
     async with hub.client() as (peer, _):
         with pytest.raises(CallTimeout, match=r"^the hub did not answer within 0\.01 s$"):
@@ -115,7 +115,7 @@ async def test_a_request_that_the_hub_does_not_answer_is_told_so() -> None:
 
 
 @waiting
-async def test_a_timeout_is_above_0() -> None:
+async def test_timeout_must_be_positive() -> None:
     hub = ScriptedHub()
     async with hub.client() as (peer, _):
         for request in (peer.call("x", timeout=0), peer.call_reply("x", timeout=0), peer.publish("x", timeout=-1)):
@@ -125,7 +125,7 @@ async def test_a_timeout_is_above_0() -> None:
 
 @every_protocol
 @waiting
-async def test_without_an_answer_the_call_ends_in_time_and_the_hub_may_forget_it(protocol: str) -> None:
+async def test_call_without_a_response_times_out_and_is_cancelled_at_the_hub(protocol: str) -> None:
     hub = ScriptedHub(protocol)
     async with hub.client() as (peer, session):
         task = asyncio.create_task(peer.call("slow", timeout=0.01))
@@ -145,7 +145,7 @@ async def test_without_an_answer_the_call_ends_in_time_and_the_hub_may_forget_it
 
 
 @waiting
-async def test_a_timeout_is_told_unless_it_is_the_hubs_own() -> None:
+async def test_timeout_is_sent_unless_it_is_the_default_of_the_hub() -> None:
     hub = ScriptedHub("lrpm-json")
     async with hub.client(timeout=5.0) as (peer, session):
         for given, told in ((None, 5.0), (0.5, 0.5)):
@@ -165,7 +165,7 @@ async def test_a_timeout_is_told_unless_it_is_the_hubs_own() -> None:
 
 @every_protocol
 @waiting
-async def test_a_cancelled_task_tells_the_hub_where_the_protocol_can(protocol: str) -> None:
+async def test_cancelled_task_cancels_the_call_at_the_hub(protocol: str) -> None:
     hub = ScriptedHub(protocol)
     async with hub.client() as (peer, session):
         task = asyncio.create_task(peer.call("slow"))
@@ -182,7 +182,7 @@ async def test_a_cancelled_task_tells_the_hub_where_the_protocol_can(protocol: s
 
 @every_protocol
 @waiting
-async def test_a_link_lost_in_mid_call_tells_what_was_sent_from_what_was_not(protocol: str) -> None:
+async def test_lost_link_distinguishes_sent_from_unsent_calls(protocol: str) -> None:
     hub = ScriptedHub(protocol)
     async with hub.client(reconnect=False) as (peer, session):
         sent = asyncio.create_task(peer.call("math.add"))
@@ -198,19 +198,19 @@ async def test_a_link_lost_in_mid_call_tells_what_was_sent_from_what_was_not(pro
 
 
 @waiting
-async def test_a_call_that_never_left_was_not_executed() -> None:
+async def test_unsent_call_raises_not_executed() -> None:
     async with ScriptedHub().client(reconnect=False) as (peer, _):
         ours = peer._core.reconnector.session
         assert ours is not None
         pending = ours.call("math.add", None, None)
-        ours.lost("the cable was cut")  # before the pass is over in which it would have been written
+        ours.lost("the cable was cut")  # before the end of the loop iteration in which it would be written
         with pytest.raises(NotExecuted, match="the cable was cut; it was not sent") as caught:
             await pending.future
         assert caught.value.reason is Reason.UNAVAILABLE
 
 
 @waiting
-async def test_too_many_open_calls_are_refused_as_busy() -> None:
+async def test_calls_above_the_limit_are_refused_as_overloaded() -> None:
     hub = ScriptedHub()
     async with hub.client(limits=Limits(max_pending=2)) as (peer, session):
         tasks = [asyncio.create_task(peer.call("slow")) for _ in range(3)]
@@ -225,7 +225,7 @@ async def test_too_many_open_calls_are_refused_as_busy() -> None:
 
 
 @waiting
-async def test_a_method_that_has_no_name_is_never_sent() -> None:
+async def test_call_with_an_invalid_name_is_not_sent() -> None:
     async with ScriptedHub().client() as (peer, session):
         with pytest.raises(NotExecuted) as caught:
             await peer.call("")
@@ -241,7 +241,7 @@ class Point:
 
 @every_protocol
 @waiting
-async def test_dates_and_dataclasses_are_sent_as_plain_values(protocol: str) -> None:
+async def test_dates_and_dataclasses_are_sent_as_builtin_types(protocol: str) -> None:
     hub = ScriptedHub(protocol)
     hub.answer = echoing
     async with hub.client() as (peer, _):
@@ -273,7 +273,7 @@ async def test_decoded_dataclass_is_sent_with_its_defaults(protocol: str) -> Non
 
 
 @waiting
-async def test_an_answer_that_cannot_be_read_is_a_failure_of_the_call() -> None:
+async def test_result_that_cannot_be_decoded_raises_call_failed() -> None:
     hub = ScriptedHub("lrpm-json")
     async with hub.client() as (peer, session):
         task = asyncio.create_task(peer.call("odd"))
@@ -283,7 +283,7 @@ async def test_an_answer_that_cannot_be_read_is_a_failure_of_the_call() -> None:
 
 
 @waiting
-async def test_progress_is_told_on_the_way(caplog: pytest.LogCaptureFixture) -> None:
+async def test_progress_callback_gets_notes(caplog: pytest.LogCaptureFixture) -> None:
     told: list[tuple[object, str]] = []
 
     def hear(value: object, text: str) -> None:
@@ -306,7 +306,7 @@ async def test_progress_is_told_on_the_way(caplog: pytest.LogCaptureFixture) -> 
 
 @every_protocol
 @waiting
-async def test_a_full_link_makes_callers_wait(protocol: str) -> None:
+async def test_full_link_blocks_callers(protocol: str) -> None:
     hub = ScriptedHub(protocol)
     hub.answer = echoing
     hub.high_water = 1000
@@ -325,7 +325,7 @@ async def test_a_full_link_makes_callers_wait(protocol: str) -> None:
 
 
 @waiting
-async def test_a_call_that_waits_for_room_too_long_was_not_executed() -> None:
+async def test_call_that_times_out_on_a_full_link_raises_not_executed() -> None:
     hub = ScriptedHub()
     hub.high_water = 100
     async with hub.client() as (peer, session):
@@ -340,7 +340,7 @@ async def test_a_call_that_waits_for_room_too_long_was_not_executed() -> None:
 
 
 @waiting
-async def test_closing_ends_open_calls() -> None:
+async def test_close_fails_open_calls() -> None:
     hub = ScriptedHub()
     async with hub.client() as (peer, session):
         task = asyncio.create_task(peer.call("slow"))
@@ -354,7 +354,7 @@ async def test_closing_ends_open_calls() -> None:
 
 
 @waiting
-async def test_texts_of_umq_are_values_too() -> None:
+async def test_umq_texts_are_decoded() -> None:
     async with ScriptedHub("umq").client() as (peer, session):
         task = asyncio.create_task(peer.call("motd"))
         session.say(Result((await session.next(Call)).id, Text("hello, world")))
@@ -362,7 +362,7 @@ async def test_texts_of_umq_are_values_too() -> None:
 
 
 @waiting
-async def test_a_request_that_nobody_waits_for_any_more_is_cancelled() -> None:
+async def test_abandoned_request_is_cancelled() -> None:
     async with ScriptedHub().client() as (peer, session):
         task = asyncio.create_task(peer.publish("news", 1))
         published = await session.next(Publish)
@@ -373,7 +373,7 @@ async def test_a_request_that_nobody_waits_for_any_more_is_cancelled() -> None:
 
 
 @waiting
-async def test_what_cannot_be_published_is_told() -> None:
+async def test_publication_that_cannot_be_encoded_raises_not_executed() -> None:
     async with ScriptedHub().client() as (peer, session):
         with pytest.raises(NotExecuted) as caught:
             await peer.publish("news", object())
@@ -382,7 +382,7 @@ async def test_what_cannot_be_published_is_told() -> None:
 
 
 @waiting
-async def test_answers_that_the_hub_does_not_read_end_the_connection() -> None:
+async def test_unread_responses_above_the_limit_end_the_connection() -> None:
     async def photo() -> str:
         return "x" * 10_000
 

@@ -1,4 +1,4 @@
-"""Coming in: who we are, and being refused."""
+"""The handshake: credentials, challenges and refusals."""
 
 import asyncio
 import hmac
@@ -27,7 +27,7 @@ def silent(_: ScriptedSession, __: HubMessage) -> bool:
 @every_protocol
 @pytest.mark.parametrize("token", ["", "wdjqdh423", "12345", '{"a":1}', "žluť"])
 @waiting
-async def test_a_token_is_said_in_the_hello(protocol: str, token: str) -> None:
+async def test_token_is_sent_in_the_hello(protocol: str, token: str) -> None:
     hub = ScriptedHub(protocol)
     hub.answer = silent
     opening = asyncio.ensure_future(hub.connecting(token=token)._open())
@@ -47,7 +47,7 @@ async def test_a_token_is_said_in_the_hello(protocol: str, token: str) -> None:
 
 @pytest.mark.parametrize("protocol", ["lrpm-json", "lrpm-cbor"])
 @waiting
-async def test_a_challenge_is_answered_without_telling_the_secret(protocol: str) -> None:
+async def test_proof_does_not_contain_the_secret(protocol: str) -> None:
     hub = ScriptedHub(protocol)
     hub.answer = silent
     opening = asyncio.ensure_future(hub.connecting(**ALICE)._open())
@@ -64,7 +64,7 @@ async def test_a_challenge_is_answered_without_telling_the_secret(protocol: str)
 
 @pytest.mark.parametrize("body", [None, {"nonce": "x"}, {"nonce": 5, "method": "hmac-sha256"}, {"method": "rot13"}])
 @waiting
-async def test_a_challenge_that_we_do_not_understand_ends_it(body: object) -> None:
+async def test_unknown_challenge_ends_the_connection(body: object) -> None:
     hub = ScriptedHub()
     hub.answer = silent
     opening = asyncio.ensure_future(hub.connecting(**ALICE)._open())
@@ -77,7 +77,7 @@ async def test_a_challenge_that_we_do_not_understand_ends_it(body: object) -> No
 
 
 @waiting
-async def test_a_challenge_to_somebody_without_a_secret_is_a_refusal() -> None:
+async def test_challenge_without_a_secret_raises_refused() -> None:
     hub = ScriptedHub()
     hub.answer = silent
     opening = asyncio.ensure_future(hub.connecting(**TOKEN)._open())
@@ -90,7 +90,7 @@ async def test_a_challenge_to_somebody_without_a_secret_is_a_refusal() -> None:
 
 @every_protocol
 @waiting
-async def test_a_refused_login_is_told_from_a_parting_and_not_tried_again(protocol: str) -> None:
+async def test_refused_login_is_not_retried(protocol: str) -> None:
     hub = ScriptedHub(protocol)
     hub.answer = silent
     for denied in (True, False):
@@ -106,7 +106,7 @@ async def test_a_refused_login_is_told_from_a_parting_and_not_tried_again(protoc
 
 @every_protocol
 @waiting
-async def test_a_refusal_is_told_in_the_words_of_the_hub(protocol: str) -> None:
+async def test_refusal_has_the_text_of_the_hub(protocol: str) -> None:
     hub = ScriptedHub(protocol)
     hub.answer = silent
     for login in (TOKEN, {}):
@@ -121,7 +121,7 @@ async def test_a_refusal_is_told_in_the_words_of_the_hub(protocol: str) -> None:
 
 
 @waiting
-async def test_a_hub_that_cannot_be_reached_is_told_with_its_url() -> None:
+async def test_error_of_an_unreachable_hub_has_its_url() -> None:
     hub = ScriptedHub()
     hub.is_up = False
     with pytest.raises(ConnectionLost, match=r"lrpm\+ws://hub: nobody listens"):
@@ -129,7 +129,7 @@ async def test_a_hub_that_cannot_be_reached_is_told_with_its_url() -> None:
 
 
 @waiting
-async def test_a_hub_that_does_not_answer_is_given_up() -> None:
+async def test_silent_hub_times_out() -> None:
     hub = ScriptedHub()
     hub.answer = silent
     with pytest.raises(ConnectionLost, match="did not answer our hello"):
@@ -139,7 +139,7 @@ async def test_a_hub_that_does_not_answer_is_given_up() -> None:
 
 
 @waiting
-async def test_who_gives_up_connecting_leaves_no_link_behind() -> None:
+async def test_cancelled_connect_closes_the_link() -> None:
     hub = ScriptedHub()
     hub.answer = silent
     opening = asyncio.ensure_future(hub.connecting()._open())
@@ -151,7 +151,7 @@ async def test_who_gives_up_connecting_leaves_no_link_behind() -> None:
     await session.is_over.wait()
 
 
-def test_what_cannot_be_said_is_refused_before_anything_is_opened() -> None:
+def test_unsupported_credentials_raise_before_connecting() -> None:
     for login in ({"identity": "a"}, {"secret": "b"}, {"identity": "a", "secret": "b", "token": "c"}):
         with pytest.raises(BadCredentials):
             connect("lrpm+ws://h", **login)  # type: ignore[arg-type]
@@ -161,7 +161,7 @@ def test_what_cannot_be_said_is_refused_before_anything_is_opened() -> None:
         connect("ws://h")
 
 
-def test_secrets_are_not_shown() -> None:
+def test_repr_does_not_show_secrets() -> None:
     shown = repr(ClientSettings(parse("umq+ws://h"), **TOKEN, **ALICE))
     assert "t0ken" not in shown
     assert "s3cret" not in shown

@@ -1,4 +1,4 @@
-"""Work queues."""
+"""Jobs of work queues."""
 
 import asyncio
 
@@ -13,7 +13,7 @@ from tests.support.scripted_hub import PROTOCOLS, ScriptedHub, ScriptedSession, 
 every_protocol = pytest.mark.parametrize("protocol", PROTOCOLS)
 
 
-async def pulled(session: ScriptedSession) -> str:
+async def next_pull(session: ScriptedSession) -> str:
     call = await session.next(Call)
     assert call.method == "hub.pull"
     session.say(Result(call.id))
@@ -26,7 +26,7 @@ async def pulled(session: ScriptedSession) -> str:
 
 @every_protocol
 @waiting
-async def test_work_is_done_when_the_block_ends(protocol: str) -> None:
+async def test_job_is_done_at_the_end_of_the_block(protocol: str) -> None:
     async with ScriptedHub(protocol).client() as (peer, session):
 
         async def work() -> None:
@@ -35,7 +35,7 @@ async def test_work_is_done_when_the_block_ends(protocol: str) -> None:
                 assert await job.attachments() == [b"data"]
 
         task = asyncio.create_task(work())
-        own = await pulled(session)
+        own = await next_pull(session)
         session.say(Call("1", own, Value({"n": 1}), attachments=("a",), callback=True), Attachment("a", b"data"))
         assert (await session.next(Result)).id == "1"
         await task
@@ -43,7 +43,7 @@ async def test_work_is_done_when_the_block_ends(protocol: str) -> None:
 
 @every_protocol
 @waiting
-async def test_work_that_fails_is_given_back(protocol: str) -> None:
+async def test_exception_in_the_block_fails_the_job(protocol: str) -> None:
     async with ScriptedHub(protocol).client() as (peer, session):
 
         async def work() -> None:
@@ -51,17 +51,17 @@ async def test_work_that_fails_is_given_back(protocol: str) -> None:
                 raise RuntimeError("broken")
 
         task = asyncio.create_task(work())
-        session.say(Call("1", await pulled(session), Value(1), callback=True))
+        session.say(Call("1", await next_pull(session), Value(1), callback=True))
         assert "RuntimeError: broken" in (await session.next(Failure)).text
         with pytest.raises(RuntimeError):
             await task
 
 
 @waiting
-async def test_who_pulls_in_vain_hears_so_and_takes_nothing_later() -> None:
+async def test_pull_timeout_raises_and_declines_later_jobs() -> None:
     async with ScriptedHub().client() as (peer, session):
         task = asyncio.ensure_future(peer.pull("work", timeout=0.02)._pull())
-        own = await pulled(session)
+        own = await next_pull(session)
         with pytest.raises(CallTimeout, match="no work came"):
             await task
         session.say(Call("1", own, Value(1), callback=True))
@@ -69,24 +69,24 @@ async def test_who_pulls_in_vain_hears_so_and_takes_nothing_later() -> None:
 
 
 @waiting
-async def test_a_pull_survives_a_lost_connection_but_work_that_was_taken_does_not() -> None:
+async def test_pull_survives_a_lost_connection_and_a_job_does_not() -> None:
     hub = ScriptedHub()
     async with hub.client() as (peer, session):
         task = asyncio.ensure_future(peer.pull("work")._pull())
-        await pulled(session)
+        await next_pull(session)
         session.drop()
         again = await hub.sessions.get()
-        again.say(Call("1", await pulled(again), Value(1), callback=True))
+        again.say(Call("1", await next_pull(again), Value(1), callback=True))
         job = await task
         again.drop()
         await hub.sessions.get()
         with pytest.raises(ConnectionLost, match="somebody else"):
             await job.done()
-        await job.done()  # said before, even though in vain
+        await job.done()  # it was sent before, without effect
 
 
 @waiting
-async def test_pushing_tells_how_much_waits() -> None:
+async def test_push_returns_the_number_of_waiting_jobs() -> None:
     async with ScriptedHub().client() as (peer, session):
         task = asyncio.create_task(peer.push("work", {"n": 1}))
         call = await session.next(Call)
@@ -96,20 +96,20 @@ async def test_pushing_tells_how_much_waits() -> None:
 
 
 @waiting
-async def test_work_that_cannot_be_read_is_given_back_and_told() -> None:
+async def test_job_that_cannot_be_decoded_is_declined_and_raises() -> None:
     async with ScriptedHub("lrpm-json").client() as (peer, session):
         task = asyncio.ensure_future(peer.pull("work")._pull())
-        session.say(Call("1", await pulled(session), Json(b'{"$number":"7"}'), callback=True))
+        session.say(Call("1", await next_pull(session), Json(b'{"$number":"7"}'), callback=True))
         assert (await session.next(Failure)).id == "1"
         with pytest.raises(CallFailed, match="cannot be read"):
             await task
 
 
 @waiting
-async def test_work_is_answered_once() -> None:
+async def test_only_the_first_response_to_a_job_is_sent() -> None:
     async with ScriptedHub().client() as (peer, session):
         task = asyncio.ensure_future(peer.pull("work")._pull())
-        session.say(Call("1", await pulled(session), Value(1), callback=True))
+        session.say(Call("1", await next_pull(session), Value(1), callback=True))
         async with await task as job:
             await job.done("finished")
             await job.fail("too late")
@@ -121,10 +121,10 @@ async def test_work_is_answered_once() -> None:
 
 
 @waiting
-async def test_pulls_that_wait_are_bounded() -> None:
+async def test_waiting_pulls_are_bounded() -> None:
     async with ScriptedHub().client(limits=Limits(max_pending=1)) as (peer, session):
         task = asyncio.ensure_future(peer.pull("work")._pull())
-        await pulled(session)
+        await next_pull(session)
         with pytest.raises(NotExecuted) as caught:
             await peer.pull("work")
         assert caught.value.reason is Reason.OVERLOADED
@@ -132,7 +132,7 @@ async def test_pulls_that_wait_are_bounded() -> None:
 
 
 @waiting
-async def test_an_odd_answer_to_a_push_is_no_number() -> None:
+async def test_unexpected_result_of_push_is_zero() -> None:
     async with ScriptedHub().client() as (peer, session):
         task = asyncio.create_task(peer.push("work"))
         session.say(Result((await session.next(Call)).id))

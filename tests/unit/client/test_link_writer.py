@@ -1,4 +1,4 @@
-"""Packets to a link."""
+"""Packets and large attachments written to a link."""
 
 import asyncio
 from pathlib import Path
@@ -12,7 +12,7 @@ from tests.support.scripted_hub import waiting
 
 
 class Reader:
-    """The other end."""
+    """The receiver of the other end."""
 
     def __init__(self, link: memory.MemoryLink) -> None:
         self.packets: list[bytes] = []
@@ -41,7 +41,7 @@ class Reader:
 
 
 class Sender(Reader):
-    """Our end, which writes on when there is room."""
+    """The receiver of this end, which resumes the writer."""
 
     def __init__(self, link: memory.MemoryLink) -> None:
         super().__init__(link)
@@ -52,7 +52,7 @@ class Sender(Reader):
 
 
 @waiting
-async def test_a_large_attachment_goes_in_pieces_and_nothing_passes_it() -> None:
+async def test_large_attachment_is_written_in_fragments_and_in_order() -> None:
     ours, theirs = memory.link_pair(high_water=FRAGMENT_SIZE)
     sender, reader = Sender(ours), Reader(theirs)
     data = bytes(range(256)) * (BLOB_THRESHOLD // 64)
@@ -67,7 +67,7 @@ async def test_a_large_attachment_goes_in_pieces_and_nothing_passes_it() -> None
 
 
 @waiting
-async def test_a_file_is_read_while_it_is_sent(tmp_path: Path) -> None:
+async def test_file_is_read_during_transmission(tmp_path: Path) -> None:
     ours, theirs = memory.link_pair(high_water=FRAGMENT_SIZE)
     sender, reader = Sender(ours), Reader(theirs)
     path = tmp_path / "large"
@@ -81,7 +81,7 @@ async def test_a_file_is_read_while_it_is_sent(tmp_path: Path) -> None:
 
 
 @waiting
-async def test_a_file_that_shrinks_meanwhile_ends_the_link(tmp_path: Path) -> None:
+async def test_file_truncated_during_transmission_aborts_the_link(tmp_path: Path) -> None:
     ours, theirs = memory.link_pair(high_water=FRAGMENT_SIZE)
     sender, reader = Sender(ours), Reader(theirs)
     path = tmp_path / "large"
@@ -94,7 +94,7 @@ async def test_a_file_that_shrinks_meanwhile_ends_the_link(tmp_path: Path) -> No
     assert reader.reason is not None
 
 
-def test_small_things_are_attached_as_bytes(tmp_path: Path) -> None:
+def test_small_attachments_are_loaded_as_bytes(tmp_path: Path) -> None:
     path = tmp_path / "small"
     path.write_bytes(b"small")
     assert load_content(path) == load_content(bytearray(b"small")) == load_content(memoryview(b"small")) == b"small"

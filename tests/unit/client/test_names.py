@@ -1,4 +1,4 @@
-"""What users may write."""
+"""Names of methods and topics in the user's spelling."""
 
 import pytest
 
@@ -8,13 +8,13 @@ from fiveways.model.names import LRPM, UMQ, UMQ36
 
 
 @pytest.mark.parametrize("written", ["account.get_balance", "Account:getBalance", "Account.get-balance"])
-def test_any_spelling_of_a_method_is_folded_and_kept(written: str) -> None:
-    assert names.parse_target(written) == names.CallTarget("account.get_balance", written)
+def test_target_has_folded_name_and_spelling(spelling: str) -> None:
+    assert names.parse_target(spelling) == names.CallTarget("account.get_balance", spelling)
 
 
 @pytest.mark.parametrize("written", ["callback.abc123", "callback:ABC123"])
-def test_a_callback_is_called_by_its_token(written: str) -> None:
-    assert names.parse_target(written) == names.CallTarget("abc123", is_callback=True)
+def test_callback_target_is_its_token(spelling: str) -> None:
+    assert names.parse_target(spelling) == names.CallTarget("abc123", is_callback=True)
 
 
 @pytest.mark.parametrize(
@@ -28,11 +28,11 @@ def test_a_callback_is_called_by_its_token(written: str) -> None:
         ("", LRPM, ""),
     ],
 )
-def test_a_name_stays_as_it_is_where_the_protocol_can_write_it(written: str, style: object, expected: str) -> None:
-    assert names.spell_name(written, style) == expected  # type: ignore[arg-type]
+def test_name_is_unchanged_if_the_protocol_can_spell_it(spelling: str, style: object, expected: str) -> None:
+    assert names.spell_name(spelling, style) == expected  # type: ignore[arg-type]
 
 
-def test_what_names_nothing_is_not_executed() -> None:
+def test_invalid_name_raises_not_executed() -> None:
     for read in (names.parse_target, names.fold_method, names.parse_topic, names.parse_pattern):
         with pytest.raises(NotExecuted):
             read("")

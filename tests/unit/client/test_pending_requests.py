@@ -1,4 +1,4 @@
-"""Requests that are open, and their deadlines."""
+"""Pending requests and their timeouts."""
 
 import asyncio
 from itertools import count
@@ -11,7 +11,7 @@ from tests.support.scripted_hub import waiting
 
 
 class Late:
-    """Notes what is overdue."""
+    """Records the requests that timed out."""
 
     def __init__(self) -> None:
         self.names: list[str] = []
@@ -20,7 +20,7 @@ class Late:
 
     def __call__(self, pending: PendingRequest) -> None:
         self.names.append(pending.id)
-        # The loop runs timers early by its resolution.
+        # The event loop runs timers early by its clock resolution.
         if asyncio.get_running_loop().time() < pending.deadline - 0.002:
             self.too_early.append(pending.id)
         self.told.set()
@@ -33,9 +33,9 @@ class Late:
 
 
 @waiting
-async def test_each_request_is_given_up_at_its_own_time() -> None:
+async def test_each_request_expires_at_its_deadline() -> None:
     late = Late()
-    requests = PendingRequests(count(1), 10, late, usual_wait=0.03)
+    requests = PendingRequests(count(1), 10, late, default_timeout=0.03)
     now = asyncio.get_running_loop().time()
     for wait in (0.03, 0.01, 0.03, 0.02):
         requests.open(wait, now)
@@ -44,9 +44,9 @@ async def test_each_request_is_given_up_at_its_own_time() -> None:
 
 
 @waiting
-async def test_what_was_answered_is_never_overdue() -> None:
+async def test_closed_request_does_not_expire() -> None:
     late = Late()
-    requests = PendingRequests(count(1), 10, late, usual_wait=0.01)
+    requests = PendingRequests(count(1), 10, late, default_timeout=0.01)
     now = asyncio.get_running_loop().time()
     first, second, third = (requests.open(wait, now) for wait in (0.01, 0.01, 0.005))
     assert requests.close(first.id) is first
@@ -57,8 +57,8 @@ async def test_what_was_answered_is_never_overdue() -> None:
 
 
 @waiting
-async def test_at_the_bound_a_request_is_refused_as_busy() -> None:
-    requests = PendingRequests(count(1), 2, Late(), usual_wait=9.0)
+async def test_request_above_the_limit_is_refused_as_overloaded() -> None:
+    requests = PendingRequests(count(1), 2, Late(), default_timeout=9.0)
     pending = [requests.open(9.0, 0.0) for _ in range(2)]
     with pytest.raises(NotExecuted, match="overloaded"):
         requests.open(9.0, 0.0)
@@ -68,8 +68,8 @@ async def test_at_the_bound_a_request_is_refused_as_busy() -> None:
 
 
 @waiting
-async def test_many_different_waits_leave_nothing_behind() -> None:
-    requests = PendingRequests(count(1), 10, Late(), usual_wait=9.0)
+async def test_groups_of_many_timeouts_are_released() -> None:
+    requests = PendingRequests(count(1), 10, Late(), default_timeout=9.0)
     for number in range(1000):
         requests.close(requests.open(5.0 + number, 0.0).id)
     assert not requests._timeout_groups
@@ -80,14 +80,14 @@ async def test_many_different_waits_leave_nothing_behind() -> None:
 
 
 @waiting
-async def test_a_timer_goes_on_with_the_next_one() -> None:
+async def test_timer_is_rearmed_for_the_next_deadline() -> None:
     late = Late()
-    requests = PendingRequests(count(1), 10, late, usual_wait=0.01)
+    requests = PendingRequests(count(1), 10, late, default_timeout=0.01)
     now = asyncio.get_running_loop().time()
     for wait in (0.01, 0.02):
         for delay in (0.0, 0.02):
             requests.open(wait, now + delay)
-    # Each timer has two requests. A machine that is busy may find both overdue when the timer is due for the first.
+    # Each timer has two requests. On a busy machine both may have expired when the timer runs for the first.
     names = await late.all(4)
     assert sorted(names) == ["1", "2", "3", "4"]
     assert names.index("1") < names.index("2")

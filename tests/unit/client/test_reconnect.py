@@ -1,4 +1,4 @@
-"""A lost connection: what is told of it, what waits for the next one, and when there is none."""
+"""Reconnects: states, waiting requests, backoff and the final end."""
 
 import asyncio
 import logging
@@ -34,7 +34,7 @@ every_protocol = pytest.mark.parametrize("protocol", PROTOCOLS)
 
 
 @waiting
-async def test_states_tell_the_story(caplog: pytest.LogCaptureFixture) -> None:
+async def test_states_report_loss_reconnect_and_close(caplog: pytest.LogCaptureFixture) -> None:
     hub = ScriptedHub()
     hub.answer = echoing
 
@@ -61,7 +61,7 @@ async def test_states_tell_the_story(caplog: pytest.LogCaptureFixture) -> None:
 
 @every_protocol
 @waiting
-async def test_calls_and_publications_wait_for_the_new_connection(protocol: str) -> None:
+async def test_calls_and_publications_wait_for_a_reconnect(protocol: str) -> None:
     hub = ScriptedHub(protocol)
     hub.answer = granting
     async with hub.client() as (peer, session):
@@ -82,7 +82,7 @@ async def test_calls_and_publications_wait_for_the_new_connection(protocol: str)
 
 
 @waiting
-async def test_a_call_that_waits_in_vain_was_not_executed() -> None:
+async def test_call_that_times_out_without_a_connection_raises_not_executed() -> None:
     hub = ScriptedHub()
     async with hub.client() as (peer, session):
         hub.is_up = False
@@ -96,7 +96,7 @@ async def test_a_call_that_waits_in_vain_was_not_executed() -> None:
 
 
 @waiting
-async def test_what_waits_for_a_connection_is_bounded() -> None:
+async def test_requests_that_wait_for_a_connection_are_bounded() -> None:
     hub = ScriptedHub()
     async with hub.client(limits=hub.limits.__class__(max_pending=3)) as (peer, session):
         hub.is_up = False
@@ -114,7 +114,7 @@ async def test_what_waits_for_a_connection_is_bounded() -> None:
 
 
 @waiting
-async def test_a_call_in_flight_is_lost_unless_it_may_be_made_twice() -> None:
+async def test_call_in_flight_is_lost_unless_idempotent() -> None:
     hub = ScriptedHub()
     async with hub.client() as (peer, session):
         once = asyncio.create_task(peer.call("math.add"))
@@ -129,7 +129,7 @@ async def test_a_call_in_flight_is_lost_unless_it_may_be_made_twice() -> None:
 
 
 @waiting
-async def test_a_goodbye_of_the_hub_is_followed_by_a_new_try() -> None:
+async def test_client_reconnects_after_a_goodbye() -> None:
     hub = ScriptedHub("umq")
     hub.answer = echoing
     async with hub.client() as (peer, session):
@@ -139,7 +139,7 @@ async def test_a_goodbye_of_the_hub_is_followed_by_a_new_try() -> None:
 
 
 @waiting
-async def test_a_hub_that_breaks_the_protocol_is_left() -> None:
+async def test_protocol_error_of_the_hub_ends_the_connection() -> None:
     hub = ScriptedHub("umq")
     hub.answer = echoing
     async with hub.client() as (peer, session):
@@ -151,7 +151,7 @@ async def test_a_hub_that_breaks_the_protocol_is_left() -> None:
 
 @every_protocol
 @waiting
-async def test_a_refusal_ends_it_for_good(protocol: str) -> None:
+async def test_refusal_ends_reconnecting(protocol: str) -> None:
     hub = ScriptedHub(protocol)
     hub.answer = granting
     async with hub.client() as (peer, session):
@@ -173,7 +173,7 @@ async def test_a_refusal_ends_it_for_good(protocol: str) -> None:
 
 
 @waiting
-async def test_without_reconnect_the_first_loss_is_the_end() -> None:
+async def test_without_reconnect_a_lost_connection_is_final() -> None:
     hub = ScriptedHub()
     hub.answer = granting
     async with hub.client(reconnect=False) as (peer, session):
@@ -188,15 +188,15 @@ async def test_without_reconnect_the_first_loss_is_the_end() -> None:
 
 
 @waiting
-async def test_a_silent_hub_is_asked_for_a_sign_of_life_and_then_given_up() -> None:
+async def test_silent_hub_is_pinged_and_then_lost() -> None:
     hub = ScriptedHub()
     async with hub.client(keepalive=0.01) as (peer, session):
-        session.link.pause_reading()  # so that it does not even answer a ping
+        session.link.pause_reading()  # no response to pings
         assert "sign of life" in await until(peer, ConnectionState.RECONNECTING)
 
 
 @waiting
-async def test_a_quiet_hub_that_answers_pings_is_kept() -> None:
+async def test_quiet_hub_that_responds_to_pings_stays_connected() -> None:
     hub = ScriptedHub()
     hub.answer = echoing
     async with hub.client(keepalive=0.005) as (peer, _):
@@ -217,7 +217,7 @@ async def test_a_quiet_hub_that_answers_pings_is_kept() -> None:
 
 
 @waiting
-async def test_closing_ends_the_tries_even_if_a_transport_swallows_the_cancellation() -> None:
+async def test_close_ends_reconnecting_if_a_transport_swallows_the_cancellation() -> None:
     hub = ScriptedHub()
     dialling = asyncio.Event()
 

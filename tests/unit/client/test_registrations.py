@@ -1,4 +1,4 @@
-"""What a client offers to others."""
+"""Registrations of a client: functions, applications and callbacks."""
 
 import asyncio
 import threading
@@ -44,7 +44,7 @@ async def result(session: ScriptedSession) -> object:
 
 @every_protocol
 @waiting
-async def test_a_function_is_offered_and_answers_calls(protocol: str) -> None:
+async def test_registered_function_serves_calls(protocol: str) -> None:
     hub = ScriptedHub(protocol)
     hub.answer = granting
     async with hub.client() as (peer, session):
@@ -63,7 +63,7 @@ async def test_a_function_is_offered_and_answers_calls(protocol: str) -> None:
 
 @every_protocol
 @waiting
-async def test_plain_functions_run_in_threads_and_failures_are_told(protocol: str) -> None:
+async def test_function_runs_in_a_thread_and_its_exception_fails_the_call(protocol: str) -> None:
     def where() -> str:
         return threading.current_thread().name
 
@@ -87,7 +87,7 @@ async def test_plain_functions_run_in_threads_and_failures_are_told(protocol: st
 
 @every_protocol
 @waiting
-async def test_a_generator_answers_in_parts_only_those_who_can_take_them(protocol: str) -> None:
+async def test_generator_streams_only_to_callers_that_ask_for_it(protocol: str) -> None:
     async def count(n: int) -> AsyncIterator[int]:
         for number in range(n):
             yield number
@@ -110,7 +110,7 @@ async def test_a_generator_answers_in_parts_only_those_who_can_take_them(protoco
 
 @every_protocol
 @waiting
-async def test_attachments_reach_the_function_and_its_answer_may_have_some(protocol: str) -> None:
+async def test_function_gets_and_returns_attachments(protocol: str) -> None:
     async def turn(context: Context) -> Reply:
         (data,) = await context.attachments()
         return Reply("turned", [data[::-1], bytes(1 << 16)])
@@ -127,7 +127,7 @@ async def test_attachments_reach_the_function_and_its_answer_may_have_some(proto
 
 
 @waiting
-async def test_a_large_attachment_of_an_answer_goes_in_pieces() -> None:
+async def test_large_attachment_of_a_result_is_sent_in_fragments() -> None:
     async def photo() -> Reply:
         return Reply(None, [bytes(3 << 20)])
 
@@ -144,7 +144,7 @@ async def test_a_large_attachment_of_an_answer_goes_in_pieces() -> None:
 
 @pytest.mark.parametrize("protocol", ["lrpm-json", "lrpm-cbor"])
 @waiting
-async def test_a_cancelled_call_is_stopped(protocol: str) -> None:
+async def test_cancelled_call_stops_its_function(protocol: str) -> None:
     started, stopped = asyncio.Event(), asyncio.Event()
 
     async def slow() -> None:
@@ -167,7 +167,7 @@ async def test_a_cancelled_call_is_stopped(protocol: str) -> None:
 
 @every_protocol
 @waiting
-async def test_what_is_refused_is_not_offered(protocol: str) -> None:
+async def test_refused_registration_is_not_served(protocol: str) -> None:
     hub = ScriptedHub(protocol)
     async with hub.client() as (peer, session):
         task = asyncio.create_task(peer.register("math.add", add))
@@ -188,7 +188,7 @@ async def test_what_is_refused_is_not_offered(protocol: str) -> None:
 
 @every_protocol
 @waiting
-async def test_an_offer_can_be_taken_back(protocol: str) -> None:
+async def test_unregistered_function_is_not_served(protocol: str) -> None:
     hub = ScriptedHub(protocol)
     hub.answer = granting
     async with hub.client() as (peer, session):
@@ -203,7 +203,7 @@ async def test_an_offer_can_be_taken_back(protocol: str) -> None:
 
 @every_protocol
 @waiting
-async def test_an_application_is_served_from_its_start_to_its_end(protocol: str) -> None:
+async def test_application_is_served_with_startup_and_shutdown(protocol: str) -> None:
     app = App()
     told: list[str] = []
     app.method("math.add")(add)
@@ -240,7 +240,7 @@ async def test_an_application_is_served_from_its_start_to_its_end(protocol: str)
 
 @every_protocol
 @waiting
-async def test_a_callback_is_good_for_one_call(protocol: str) -> None:
+async def test_callback_can_be_called_once(protocol: str) -> None:
     hub = ScriptedHub(protocol)
     async with hub.client() as (peer, session):
         making = asyncio.create_task(peer.callback(add))
@@ -252,7 +252,7 @@ async def test_a_callback_is_good_for_one_call(protocol: str) -> None:
             case other:
                 raise AssertionError(other)
         session.say(Result(call.id, Value("abcdefghijkl")))
-        assert (await making).lower() == "abcdefghijkl"  # umq36 writes tokens in upper case
+        assert (await making).lower() == "abcdefghijkl"  # umq36 has tokens in upper case
         session.say(Call("1", own, Value([2, 3]), callback=True), Call("2", own, Value([2, 3]), callback=True))
         answers = {type(word): word for word in [await session.heard.get(), await session.heard.get()]}
         success, failure = answers[Result], answers[Failure]
@@ -264,7 +264,7 @@ async def test_a_callback_is_good_for_one_call(protocol: str) -> None:
 
 
 @waiting
-async def test_a_callback_that_the_hub_refuses_is_forgotten() -> None:
+async def test_callback_refused_by_the_hub_is_removed() -> None:
     async with ScriptedHub().client() as (peer, session):
         making = asyncio.create_task(peer.callback(add))
         session.say(Failure((await session.next(Call)).id, Reason.OVERLOADED, "too many"))
@@ -276,7 +276,7 @@ async def test_a_callback_that_the_hub_refuses_is_forgotten() -> None:
 
 @every_protocol
 @waiting
-async def test_a_callback_of_somebody_else_is_called_by_its_token(protocol: str) -> None:
+async def test_callback_of_another_peer_is_called_by_token(protocol: str) -> None:
     async with ScriptedHub(protocol).client() as (peer, session):
         task = asyncio.create_task(peer.call("callback.abc123", 5))
         call = await session.next(Call)
@@ -286,7 +286,7 @@ async def test_a_callback_of_somebody_else_is_called_by_its_token(protocol: str)
 
 
 @waiting
-async def test_the_hub_may_ask_what_there_is() -> None:
+async def test_client_responds_to_discovery() -> None:
     hub = ScriptedHub("umq")
     hub.answer = granting
     async with hub.client() as (peer, session):
@@ -299,7 +299,7 @@ async def test_the_hub_may_ask_what_there_is() -> None:
 
 
 @waiting
-async def test_other_requests_of_the_hub_get_an_answer() -> None:
+async def test_unsupported_requests_of_the_hub_get_a_failure() -> None:
     async with ScriptedHub("umq").client() as (_, session):
         session.say(Publish("1", ("a",), Value(1)))
         assert "offers methods" in (await session.next(Failure)).text
@@ -307,7 +307,7 @@ async def test_other_requests_of_the_hub_get_an_answer() -> None:
 
 @every_protocol
 @waiting
-async def test_discovery_asks_in_the_protocols_own_spelling(protocol: str) -> None:
+async def test_discovery_uses_the_spelling_of_the_protocol(protocol: str) -> None:
     async with ScriptedHub(protocol).client() as (peer, session):
         task = asyncio.create_task(peer.discover())
         session.say(Description((await session.next(Discover)).id, ("a",), ("b.",), more=7))
@@ -322,7 +322,7 @@ async def test_discovery_asks_in_the_protocols_own_spelling(protocol: str) -> No
 
 
 @waiting
-async def test_a_name_that_the_protocol_cannot_write_leaves_no_request_open() -> None:
+async def test_name_that_cannot_be_spelled_leaves_no_pending_request() -> None:
     hub = ScriptedHub("lrpm-json")
     hub.answer = granting
     async with hub.client(limits=Limits(max_pending=1)) as (peer, _):
@@ -333,7 +333,7 @@ async def test_a_name_that_the_protocol_cannot_write_leaves_no_request_open() ->
 
 
 @waiting
-async def test_an_application_of_which_anything_is_refused_is_not_served() -> None:
+async def test_application_with_a_refused_part_is_not_served() -> None:
     app = App()
     app.method("math.add")(add)
     app.method("math.sub")(add)
@@ -364,7 +364,7 @@ async def test_an_application_of_which_anything_is_refused_is_not_served() -> No
 
 
 @waiting
-async def test_taking_back_a_method_of_an_application_leaves_the_application_alone() -> None:
+async def test_unregistering_a_method_of_an_application_keeps_the_application() -> None:
     app = App()
     app.method("math.add")(add)
     hub = ScriptedHub()

@@ -1,4 +1,4 @@
-"""What a client had on a lost connection, and has again on the new one."""
+"""State of a lost session that is restored on a new connection."""
 
 import asyncio
 
@@ -70,7 +70,7 @@ async def test_registrations_subscriptions_and_variables_are_restored(protocol: 
 
 @every_protocol
 @waiting
-async def test_what_was_taken_back_is_not_restored(protocol: str) -> None:
+async def test_withdrawn_state_is_not_restored(protocol: str) -> None:
     hub = ScriptedHub(protocol)
     hub.answer = granting
     async with hub.client() as (peer, session):
@@ -97,7 +97,7 @@ async def test_what_was_taken_back_is_not_restored(protocol: str) -> None:
 
 @every_protocol
 @waiting
-async def test_a_request_in_flight_is_made_again_on_the_new_connection(protocol: str) -> None:
+async def test_request_in_flight_is_repeated_on_the_new_connection(protocol: str) -> None:
     hub = ScriptedHub(protocol)
     async with hub.client() as (peer, session):
         opening = asyncio.ensure_future(peer.subscribe("news").open())
@@ -112,7 +112,7 @@ async def test_a_request_in_flight_is_made_again_on_the_new_connection(protocol:
 
 
 @waiting
-async def test_what_is_refused_on_the_new_connection_is_told(caplog: pytest.LogCaptureFixture) -> None:
+async def test_refused_restore_is_logged_and_ends_the_subscription(caplog: pytest.LogCaptureFixture) -> None:
     hub = ScriptedHub()
     hub.answer = granting
     async with hub.client() as (peer, session):
@@ -135,7 +135,7 @@ async def test_what_is_refused_on_the_new_connection_is_told(caplog: pytest.LogC
 
 
 @waiting
-async def test_a_connection_that_is_lost_while_it_is_restored_is_followed_by_another() -> None:
+async def test_connection_lost_during_restore_is_replaced() -> None:
     hub = ScriptedHub()
     hub.answer = granting
     async with hub.client() as (peer, session):
@@ -154,7 +154,7 @@ async def test_a_connection_that_is_lost_while_it_is_restored_is_followed_by_ano
 
 
 @waiting
-async def test_a_hub_that_does_not_restore_in_time_is_left() -> None:
+async def test_restore_timeout_ends_the_connection() -> None:
     hub = ScriptedHub()
     hub.answer = granting
     async with hub.client(open_timeout=0.05) as (peer, session):
@@ -169,7 +169,7 @@ async def test_a_hub_that_does_not_restore_in_time_is_left() -> None:
 
 
 @waiting
-async def test_callbacks_are_said_to_be_lost() -> None:
+async def test_lost_callbacks_are_reported() -> None:
     hub = ScriptedHub()
     async with hub.client() as (peer, session):
         making = asyncio.create_task(peer.callback(add))
@@ -182,7 +182,7 @@ async def test_callbacks_are_said_to_be_lost() -> None:
 
 
 @waiting
-async def test_a_method_that_runs_when_the_link_is_lost_is_stopped_and_answers_nobody() -> None:
+async def test_lost_link_stops_running_methods() -> None:
     hub = ScriptedHub()
     hub.answer = granting
     started, stopped = asyncio.Event(), asyncio.Event()

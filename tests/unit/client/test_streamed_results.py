@@ -1,4 +1,4 @@
-"""Answers in parts."""
+"""Streamed results."""
 
 import asyncio
 
@@ -13,7 +13,7 @@ every_protocol = pytest.mark.parametrize("protocol", PROTOCOLS)
 
 
 @waiting
-async def test_a_stream_gives_parts_as_they_come() -> None:
+async def test_stream_yields_parts_as_they_arrive() -> None:
     async with ScriptedHub("lrpm-cbor").client() as (peer, session):
         parts = peer.stream("count", [3])
         first = asyncio.ensure_future(anext(parts))
@@ -29,7 +29,7 @@ async def test_a_stream_gives_parts_as_they_come() -> None:
 @every_protocol
 @pytest.mark.parametrize(("answer", "expected"), [([1, 2], [1, 2]), ([], []), ("one", ["one"]), (None, [None])])
 @waiting
-async def test_an_answer_in_one_piece_is_taken_apart(protocol: str, answer: object, expected: list[object]) -> None:
+async def test_unstreamed_result_is_split_into_parts(protocol: str, answer: object, expected: list[object]) -> None:
     async with ScriptedHub(protocol).client() as (peer, session):
         parts = peer.stream("count")
         first = asyncio.ensure_future(anext(parts, "end"))
@@ -40,7 +40,7 @@ async def test_an_answer_in_one_piece_is_taken_apart(protocol: str, answer: obje
 
 
 @waiting
-async def test_a_stream_without_elements_is_over_at_once() -> None:
+async def test_empty_stream_ends_immediately() -> None:
     async with ScriptedHub("lrpm-json").client() as (peer, session):
         parts = peer.stream("count")
         first = asyncio.ensure_future(anext(parts, "end"))
@@ -49,7 +49,7 @@ async def test_a_stream_without_elements_is_over_at_once() -> None:
 
 
 @waiting
-async def test_a_stream_that_fails_raises_after_its_parts() -> None:
+async def test_failed_stream_raises_after_its_parts() -> None:
     async with ScriptedHub("lrpm-json").client() as (peer, session):
         parts = peer.stream("count")
         first = asyncio.ensure_future(anext(parts))
@@ -61,7 +61,7 @@ async def test_a_stream_that_fails_raises_after_its_parts() -> None:
 
 
 @waiting
-async def test_a_stream_that_is_left_early_is_cancelled() -> None:
+async def test_stream_left_early_is_cancelled() -> None:
     async with ScriptedHub("lrpm-json").client() as (peer, session):
         parts = peer.stream("count")
         first = asyncio.ensure_future(anext(parts))
@@ -73,7 +73,7 @@ async def test_a_stream_that_is_left_early_is_cancelled() -> None:
 
 
 @waiting
-async def test_parts_that_nobody_takes_are_bounded() -> None:
+async def test_unread_parts_are_bounded() -> None:
     async with ScriptedHub("lrpm-json").client() as (peer, session):
         parts = peer.stream("count", max_waiting=2)
         first = asyncio.ensure_future(anext(parts))

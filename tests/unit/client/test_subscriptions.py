@@ -1,4 +1,4 @@
-"""What is published, as a subscriber gets it."""
+"""Subscriptions and publications."""
 
 import asyncio
 import gc
@@ -36,7 +36,7 @@ def say_events(session: ScriptedSession, asked: Subscribe, *numbers: int) -> Non
 @every_protocol
 @pytest.mark.parametrize("pattern", ["sensors.roof", "sensors.*"])
 @waiting
-async def test_events_come_in_order_with_their_topic(protocol: str, pattern: str) -> None:
+async def test_events_arrive_in_order_with_their_topic(protocol: str, pattern: str) -> None:
     hub = ScriptedHub(protocol)
     hub.answer = granting
     async with hub.client() as (peer, session), peer.subscribe(pattern) as events:
@@ -49,7 +49,7 @@ async def test_events_come_in_order_with_their_topic(protocol: str, pattern: str
 
 @every_protocol
 @waiting
-async def test_the_end_of_a_topic_ends_the_iterator_after_what_waited(protocol: str) -> None:
+async def test_closed_topic_ends_the_iterator_after_queued_events(protocol: str) -> None:
     hub = ScriptedHub(protocol)
     hub.answer = granting
     async with hub.client() as (peer, session):
@@ -66,7 +66,7 @@ async def test_the_end_of_a_topic_ends_the_iterator_after_what_waited(protocol: 
 
 @every_protocol
 @waiting
-async def test_a_refused_subscription_raises(protocol: str) -> None:
+async def test_refused_subscription_raises(protocol: str) -> None:
     hub = ScriptedHub(protocol)
     async with hub.client() as (peer, session):
         opening = asyncio.ensure_future(peer.subscribe("sensors.roof").open())
@@ -77,7 +77,7 @@ async def test_a_refused_subscription_raises(protocol: str) -> None:
 
 
 @waiting
-async def test_what_is_no_pattern_is_told_at_once() -> None:
+async def test_invalid_pattern_raises_immediately() -> None:
     async with ScriptedHub().client() as (peer, _):
         with pytest.raises(NotExecuted):
             peer.subscribe("a.**")
@@ -85,7 +85,7 @@ async def test_what_is_no_pattern_is_told_at_once() -> None:
 
 @every_protocol
 @waiting
-async def test_a_slow_reader_loses_the_oldest_and_hears_how_many(protocol: str) -> None:
+async def test_slow_reader_misses_the_oldest_events(protocol: str) -> None:
     hub = ScriptedHub(protocol)
     hub.answer = granting
     async with hub.client() as (peer, session), peer.subscribe("sensors.roof", max_waiting=3) as events:
@@ -97,7 +97,7 @@ async def test_a_slow_reader_loses_the_oldest_and_hears_how_many(protocol: str) 
 
 @pytest.mark.parametrize("protocol", ["lrpm-json", "lrpm-cbor"])
 @waiting
-async def test_what_the_hub_skipped_is_counted_too(protocol: str) -> None:
+async def test_events_skipped_by_the_hub_are_counted(protocol: str) -> None:
     hub = ScriptedHub(protocol)
     hub.answer = granting
     async with hub.client() as (peer, session), peer.subscribe("sensors.roof", when_full="skip") as events:
@@ -109,7 +109,7 @@ async def test_what_the_hub_skipped_is_counted_too(protocol: str) -> None:
 
 @every_protocol
 @waiting
-async def test_attachments_of_an_event_come_after_it_and_nothing_passes_it(protocol: str) -> None:
+async def test_attachments_of_an_event_keep_the_order_of_events(protocol: str) -> None:
     hub = ScriptedHub(protocol)
     hub.answer = granting
     async with hub.client() as (peer, session), peer.subscribe("sensors.roof") as events:
@@ -124,7 +124,7 @@ async def test_attachments_of_an_event_come_after_it_and_nothing_passes_it(proto
 
 @every_protocol
 @waiting
-async def test_leaving_the_block_unsubscribes(protocol: str) -> None:
+async def test_end_of_the_block_unsubscribes(protocol: str) -> None:
     hub = ScriptedHub(protocol)
     hub.answer = granting
     async with hub.client() as (peer, session):
@@ -135,7 +135,7 @@ async def test_leaving_the_block_unsubscribes(protocol: str) -> None:
 
 
 @waiting
-async def test_a_bare_loop_opens_the_subscription_and_forgetting_it_closes_it() -> None:
+async def test_loop_without_a_block_subscribes_and_garbage_collection_unsubscribes() -> None:
     hub = ScriptedHub()
     hub.answer = granting
     async with hub.client() as (peer, session):
@@ -155,7 +155,7 @@ async def first_of(events: Subscription) -> AppEvent:
 
 
 @waiting
-async def test_an_event_that_cannot_be_read_is_left_out_and_counted(caplog: pytest.LogCaptureFixture) -> None:
+async def test_event_that_cannot_be_decoded_is_skipped_and_counted(caplog: pytest.LogCaptureFixture) -> None:
     hub = ScriptedHub("lrpm-json")
     hub.answer = granting
     with caplog.at_level(logging.WARNING):
@@ -168,7 +168,7 @@ async def test_an_event_that_cannot_be_read_is_left_out_and_counted(caplog: pyte
 
 
 @waiting
-async def test_events_that_are_there_can_be_taken_together() -> None:
+async def test_next_batch_returns_queued_events() -> None:
     hub = ScriptedHub()
     hub.answer = granting
     async with hub.client() as (peer, session), peer.subscribe("sensors.roof") as events:
@@ -180,7 +180,7 @@ async def test_events_that_are_there_can_be_taken_together() -> None:
 
 
 @waiting
-async def test_two_readers_share_the_events_of_one_subscription() -> None:
+async def test_two_readers_share_the_events_of_a_subscription() -> None:
     hub = ScriptedHub()
     hub.answer = granting
     async with hub.client() as (peer, session), peer.subscribe("sensors.roof") as events:
@@ -192,7 +192,7 @@ async def test_two_readers_share_the_events_of_one_subscription() -> None:
 
 @every_protocol
 @waiting
-async def test_publishing_waits_for_the_hub_unless_told_not_to(protocol: str) -> None:
+async def test_publish_waits_for_the_hub_unless_confirm_is_false(protocol: str) -> None:
     hub = ScriptedHub(protocol)
     async with hub.client() as (peer, session):
         task = asyncio.create_task(peer.publish("sensors.roof", {"t": 21}, retain=True, attachments=[b"photo"]))
@@ -219,7 +219,7 @@ async def test_publishing_waits_for_the_hub_unless_told_not_to(protocol: str) ->
 
 
 @waiting
-async def test_a_loop_that_publishes_without_waiting_is_held_back_by_a_full_link() -> None:
+async def test_full_link_slows_down_unconfirmed_publications() -> None:
     hub = ScriptedHub("umq")
     hub.high_water = 10_000
     async with hub.client() as (peer, session):
@@ -241,7 +241,7 @@ async def test_a_loop_that_publishes_without_waiting_is_held_back_by_a_full_link
 
 @every_protocol
 @waiting
-async def test_a_topic_is_closed_for_all(protocol: str) -> None:
+async def test_close_topic_ends_the_subscription(protocol: str) -> None:
     hub = ScriptedHub(protocol)
     hub.answer = granting
     async with hub.client() as (peer, session):
@@ -251,7 +251,7 @@ async def test_a_topic_is_closed_for_all(protocol: str) -> None:
 
 @every_protocol
 @waiting
-async def test_an_application_gets_its_events_also_after_a_reconnect(protocol: str) -> None:
+async def test_application_gets_events_after_a_reconnect(protocol: str) -> None:
     got: asyncio.Queue[tuple[object, list[bytes]]] = asyncio.Queue()
     app = App()
 

@@ -24,12 +24,12 @@ from fiveways.client.urls import SCHEMES, Address, BadUrl, parse, parse_mqtt
         ("nq+zmq://[::1]:80/", "nq", "zmq://[::1]:80", "nq.1"),
     ],
 )
-def test_a_url_says_protocol_place_and_subprotocol(given: str, protocol: str, url: str, subprotocol: str) -> None:
+def test_url_has_protocol_address_and_subprotocol(given: str, protocol: str, url: str, subprotocol: str) -> None:
     assert parse(given) == Address(protocol, url, subprotocol, given)
 
 
 @pytest.mark.parametrize("given", ["ftp://h", "foo+bar://h", "localhost:7500", "", "umq+ws"])
-def test_a_wrong_scheme_is_answered_with_all_schemes(given: str) -> None:
+def test_error_of_a_wrong_scheme_lists_all_schemes(given: str) -> None:
     with pytest.raises(BadUrl) as caught:
         parse(given)
     assert all(scheme in str(caught.value) for scheme in SCHEMES)
@@ -38,31 +38,31 @@ def test_a_wrong_scheme_is_answered_with_all_schemes(given: str) -> None:
 @pytest.mark.parametrize(
     ("given", "sentence"),
     [
-        ("lrpm://h:1", "lrpm:// says no transport; use one of lrpm+ws://, lrpm+wss://, such as lrpm+ws://h:1"),
-        ("umq+tcp://h", "tcp is no transport of this client; use one of umq+ws://, umq+wss://, such as umq+ws://h"),
-        ("umq+zmq://h", "zmq is no transport of this client for umq; use one of umq+ws://, umq+wss://, such as "),
-        ("zmq://h:1", "zmq:// says no protocol; use one of nq+zmq://, such as nq+zmq://h:1"),
-        ("umq+http://h", "http is no transport of this client for umq; use one of umq+ws://, umq+wss://, such as "),
+        ("lrpm://h:1", "lrpm:// has no transport; use one of lrpm+ws://, lrpm+wss://, such as lrpm+ws://h:1"),
+        ("umq+tcp://h", "tcp is not a supported transport; use one of umq+ws://, umq+wss://, such as umq+ws://h"),
+        ("umq+zmq://h", "zmq is not a supported transport for umq; use one of umq+ws://, umq+wss://, such as "),
+        ("zmq://h:1", "zmq:// has no protocol; use one of nq+zmq://, such as nq+zmq://h:1"),
+        ("umq+http://h", "http is not a supported transport for umq; use one of umq+ws://, umq+wss://, such as "),
         (
             "ws://h",
-            "ws:// says no protocol; use one of umq+ws://, umq36+ws://, lrpm+ws://, nq+ws://, such as umq+ws://h",
+            "ws:// has no protocol; use one of umq+ws://, umq36+ws://, lrpm+ws://, nq+ws://, such as umq+ws://h",
         ),
         (
             "foo+wss://",
-            "foo is no protocol of this client; use one of umq+wss://, umq36+wss://, lrpm+wss://, nq+wss://",
+            "foo is not a supported protocol; use one of umq+wss://, umq36+wss://, lrpm+wss://, nq+wss://",
         ),
-        ("http://h:1", "http:// says no protocol; use one of nq+http://, such as nq+http://h:1"),
+        ("http://h:1", "http:// has no protocol; use one of nq+http://, such as nq+http://h:1"),
         ("localhost:7500", "'localhost:7500' has no scheme; "),
-        ("ftp://h", "ftp:// says neither protocol nor transport; "),
+        ("ftp://h", "ftp:// has neither protocol nor transport; "),
     ],
 )
-def test_what_is_missing_in_a_scheme_is_said(given: str, sentence: str) -> None:
+def test_error_names_the_missing_part_of_a_scheme(given: str, sentence: str) -> None:
     with pytest.raises(BadUrl) as caught:
         parse(given)
     assert str(caught.value).startswith(sentence)
 
 
-def test_an_unusual_path_is_in_doubt() -> None:
+def test_unusual_path_gives_a_hint() -> None:
     assert parse("lrpm+ws://h?encoding=cbor").path_hint == parse("umq36+ws://h/umq36").path_hint == ""
     assert parse("umq+ws://h/lrpm").path_hint == "; a hub serves umq under /umq, and the URL says /lrpm"
 
@@ -76,7 +76,7 @@ def test_an_unusual_path_is_in_doubt() -> None:
         ("mqtt-rpc+mqtt://h/my/cool%20service", "mqtt://h:1883", "my/cool service"),
     ],
 )
-def test_a_broker_and_the_service_behind_it(given: str, broker: str, service: str) -> None:
+def test_broker_url_has_address_and_service(given: str, broker: str, service: str) -> None:
     found, named = parse_mqtt(given)
     assert (str(found), named) == (broker, service)
     with pytest.raises(BadUrl, match="leads to a broker"):
@@ -92,7 +92,7 @@ def test_a_broker_and_the_service_behind_it(given: str, broker: str, service: st
         ("mqtt-rpc+mqtt://ann:s3cret@h", "no names or secrets"),
     ],
 )
-def test_mistakes_on_the_way_to_a_broker(given: str, sentence: str) -> None:
+def test_invalid_broker_url_is_refused(given: str, sentence: str) -> None:
     with pytest.raises(BadUrl, match=sentence) as caught:
         parse_mqtt(given)
     assert "s3cret" not in str(caught.value)
@@ -111,12 +111,12 @@ def test_mistakes_on_the_way_to_a_broker(given: str, sentence: str) -> None:
         ("nq+zmq://h?peer=1", "ZeroMQ has no paths"),
     ],
 )
-def test_other_mistakes_get_a_sentence(given: str, sentence: str) -> None:
+def test_invalid_url_is_refused(given: str, sentence: str) -> None:
     with pytest.raises(BadUrl, match=sentence):
         parse(given)
 
 
-def test_a_secret_in_a_url_is_refused_and_not_repeated() -> None:
+def test_secret_in_a_url_is_refused_and_not_shown() -> None:
     with pytest.raises(BadUrl, match="token") as caught:
         parse("umq+ws://alice:s3cret@h")
     assert "s3cret" not in str(caught.value)

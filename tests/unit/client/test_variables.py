@@ -1,4 +1,4 @@
-"""Variables of a session."""
+"""Session variables."""
 
 import asyncio
 
@@ -31,7 +31,7 @@ async def test_variables_are_set_unset_and_read(protocol: str) -> None:
 
 @pytest.mark.parametrize("protocol", ["umq", "umq36"])
 @waiting
-async def test_the_hubs_own_variables_can_be_read(protocol: str) -> None:
+async def test_variables_set_by_the_hub_are_read(protocol: str) -> None:
     hub = ScriptedHub(protocol)
     async with hub.client() as (peer, session):
         session.say(SetVariable(None, "motd", Value([1])), SetVariable(None, "other", Value(2)))
@@ -41,7 +41,7 @@ async def test_the_hubs_own_variables_can_be_read(protocol: str) -> None:
 
 
 @waiting
-async def test_a_variable_of_the_hub_that_cannot_be_read_is_nothing() -> None:
+async def test_variable_of_the_hub_that_cannot_be_decoded_is_none() -> None:
     async with ScriptedHub("umq").client() as (peer, session):
         session.say(SetVariable(None, "odd", Text('{"$number":"7"}')))
         await passes()

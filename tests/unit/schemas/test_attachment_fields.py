@@ -1,4 +1,4 @@
-"""Which field of a message holds attachments is said in the configuration, and checked there."""
+"""Attachment fields of messages in the configuration."""
 
 from pathlib import Path
 
@@ -16,7 +16,7 @@ def attached(schema: Path, attachments: dict[str, str]) -> AttachmentFieldLookup
     return made
 
 
-def test_a_field_is_found_for_every_method_whose_message_has_it() -> None:
+def test_attachment_field_is_found_for_each_method_with_the_message() -> None:
     made = attached(crossing(), {"crossing.Parcel": "files"})
     for topic, kind in (("/Desk", "Carry"), ("/desk", "carry"), ("/counter", "Carry")):
         assert made(topic, kind, "request") == ("files", True)
@@ -26,7 +26,7 @@ def test_a_field_is_found_for_every_method_whose_message_has_it() -> None:
     assert made("/elsewhere", "Carry", "request") is None
 
 
-def test_a_field_need_not_be_repeated_nor_be_in_both_messages() -> None:
+def test_attachment_field_may_be_singular_and_in_one_message_only() -> None:
     made = attached(greeter().path, {"demo.SumReply": "digest"})
     assert made("/Greeter", "Sum", "response") == ("digest", False)
     assert made("/Greeter", "Sum", "request") is None
@@ -35,16 +35,16 @@ def test_a_field_need_not_be_repeated_nor_be_in_both_messages() -> None:
 @pytest.mark.parametrize(
     ("attachments", "says"),
     [
-        ({"demo.Nothing": "digest"}, "no method of a known service takes or gives a message demo.Nothing"),
-        ({"demo.SumReply": "total"}, "demo.SumReply has no field total of bytes; there are digest"),
-        ({"demo.HelloReply": "photo"}, "demo.HelloReply has no field photo of bytes; there are none"),
+        ({"demo.Nothing": "digest"}, "no method of a known service has the request or response demo.Nothing"),
+        ({"demo.SumReply": "total"}, "demo.SumReply has no field total of type bytes; such fields: digest"),
+        ({"demo.HelloReply": "photo"}, "demo.HelloReply has no field photo of type bytes; such fields: none"),
     ],
 )
-def test_what_cannot_hold_them_is_refused_by_name(attachments: dict[str, str], says: str) -> None:
+def test_invalid_attachment_field_raises_schema_error(attachments: dict[str, str], says: str) -> None:
     with pytest.raises(BadBrokerConfig) as refused:
         attached(greeter().path, attachments)
     assert str(refused.value) == f"mqtt.attachments: {says}"
 
 
-def test_without_a_word_about_them_nothing_is_looked_for() -> None:
+def test_codec_without_configuration_has_no_attachment_fields() -> None:
     assert BrokerConfig(MqttSettings(schemas=(str(greeter().path),))).attachment_fields is None

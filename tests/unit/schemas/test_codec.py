@@ -1,4 +1,4 @@
-"""Bodies of known services: what becomes of them on the way to the wire and back."""
+"""The codec of known services: JSON bodies to protobuf bytes and back."""
 
 import json
 from pathlib import Path
@@ -34,7 +34,7 @@ def refusal(kind: str, value: object, direction: str = REQUEST) -> str:
     return str(caught.value)
 
 
-def test_a_request_and_its_answer() -> None:
+def test_request_and_response_are_encoded_and_decoded() -> None:
     wire = to_wire("SayHello", Json(b'{"name":"Bob","times":2,"mood":"MOOD_HAPPY"}'))
     assert wire == pb.HelloRequest(name="Bob", times=2, mood=1).SerializeToString()
     assert from_wire("SayHello", wire) == {"name": "Bob", "times": 2, "mood": "MOOD_HAPPY"}
@@ -45,14 +45,14 @@ def test_a_request_and_its_answer() -> None:
     assert to_wire("SayHello", Value(answer), RESPONSE) == reply.SerializeToString()
 
 
-def test_the_services_of_a_set_work_as_generated_ones() -> None:
+def test_services_of_descriptor_set_and_generated_code_agree() -> None:
     codec = SchemaCodec({TOPIC: load_services([compiled_schema.greeter().path])["demo.Greeter"]})
     wire = codec.to_wire(TOPIC, "Count", Json(b'{"up_to": "9007199254740993"}'), REQUEST)
     assert wire == pb.CountRequest(up_to=9007199254740993).SerializeToString()
     assert codec.from_wire(TOPIC, "Count", wire, REQUEST) == Json(b'{"up_to":"9007199254740993"}')
 
 
-def test_fields_without_presence_always_go_out() -> None:
+def test_fields_without_presence_are_always_printed() -> None:
     assert from_wire("SayHello", b"") == {"name": "", "times": 0, "mood": "MOOD_UNSPECIFIED"}
     assert from_wire("SayHello", b"", RESPONSE) == {"text": ""}
     assert from_wire("Chat", b"") == {"from": ""}
@@ -60,32 +60,32 @@ def test_fields_without_presence_always_go_out() -> None:
 
 @pytest.mark.parametrize("body", [NULL, Json(b"null"), Json(b"{}"), Text(""), Text("null"), Binary(b""), Cbor(b"\xf6")])
 @pytest.mark.parametrize("direction", [REQUEST, RESPONSE])
-def test_null_and_nothing_are_the_empty_message(body: Payload, direction: str) -> None:
+def test_null_and_empty_text_are_the_empty_message(body: Payload, direction: str) -> None:
     assert to_wire("SayHello", body, direction) == b""
 
 
-def test_both_names_of_a_field_are_read() -> None:
+def test_both_names_of_a_field_are_parsed() -> None:
     wire = pb.CountRequest(up_to=3).SerializeToString()
     assert to_wire("Count", Value({"up_to": 3})) == to_wire("Count", Value({"upTo": "3"})) == wire
     assert to_wire("Echo", Value({"otherName": "x"})) == to_wire("Echo", Value({"renamed": "x"}))
-    assert refusal("Count", {"up_to": 3, "upTo": 3}) == "up_to: up_to and upTo are one field, given twice"
+    assert refusal("Count", {"up_to": 3, "upTo": 3}) == "up_to: up_to and upTo are the same field, which occurs twice"
 
 
-def test_all_encodings_are_read() -> None:
+def test_bodies_of_all_encodings_are_encoded() -> None:
     wire = pb.HelloRequest(name="Bob").SerializeToString()
     assert to_wire("SayHello", Text('{"name": "Bob"}')) == wire
     assert to_wire("SayHello", Cbor(b"\xa1\x64name\x63Bob")) == wire
     assert to_wire("SayHello", Value({"name": "Bob"})) == wire
 
 
-def test_bytes_are_taken_for_the_message_if_they_are_one() -> None:
+def test_bytes_are_passed_if_they_are_a_valid_message() -> None:
     wire = pb.HelloRequest(name="Bob").SerializeToString()
     assert to_wire("SayHello", Binary(wire)) == wire
-    with pytest.raises(Unrepresentable, match=r"^3 bytes that are no demo\.HelloRequest$"):
+    with pytest.raises(Unrepresentable, match=r"^3 bytes that are not a demo\.HelloRequest$"):
         to_wire("SayHello", Binary(b"\xff\xff\xff"))
 
 
-def test_bytes_in_a_field_are_base64_or_bytes() -> None:
+def test_bytes_field_accepts_base64_and_bytes() -> None:
     wire = pb.SumReply(digest=b"\xfb\xff").SerializeToString()
     for given in ("+/8=", "-_8", "-_8=", "+/8", b"\xfb\xff"):
         assert to_wire("Sum", Value({"digest": given}), RESPONSE) == wire
@@ -93,17 +93,15 @@ def test_bytes_in_a_field_are_base64_or_bytes() -> None:
     assert from_wire("Sum", wire, RESPONSE) == {"total": "0", "digest": "+/8="}
 
 
-def test_one_object_in_an_array_is_an_argument() -> None:
+def test_only_object_of_an_argument_list_is_the_message() -> None:
     assert to_wire("SayHello", Value([{"name": "Bob"}])) == to_wire("SayHello", Value({"name": "Bob"}))
     several: list[list[object]] = [[], ["Bob"], [{}, {}], [[{}]], [None]]
     for arguments in several:
-        assert refusal("SayHello", arguments) == (
-            "an array, where demo.HelloRequest takes an object with its fields by name"
-        )
-    assert "an array, where demo.HelloReply" in refusal("SayHello", [{}], RESPONSE)
+        assert refusal("SayHello", arguments) == ("an array instead of an object with the fields of demo.HelloRequest")
+    assert "an array instead of an object with the fields of demo.HelloReply" in refusal("SayHello", [{}], RESPONSE)
 
 
-def test_types_that_are_no_objects_in_json() -> None:
+def test_messages_with_a_json_form_of_their_own() -> None:
     assert from_wire("EchoList", to_wire("EchoList", Value([1, "a", [None]]))) == [1, "a", [None]]
     assert from_wire("EchoNumber", to_wire("EchoNumber", Value("7"))) == "7"
     assert to_wire("EchoNumber", NULL) == b""
@@ -115,14 +113,14 @@ def test_types_that_are_no_objects_in_json() -> None:
 
 
 @pytest.mark.parametrize("kind", ["say_hello", "sayHello", "say-hello"])
-def test_folded_names_find_the_method(kind: str) -> None:
+def test_folded_method_name_is_found(kind: str) -> None:
     wire = pb.HelloRequest(name="Bob").SerializeToString()
     assert to_wire(kind, Value({"name": "Bob"})) == wire
     assert from_wire(kind, wire)["name"] == "Bob"
 
 
 @pytest.mark.parametrize("kind", ["SayHi", "", "a+b", "x" * 5000])
-def test_a_method_that_is_not_there(kind: str) -> None:
+def test_unknown_method_is_refused(kind: str) -> None:
     with pytest.raises(Unrepresentable, match=r"demo\.Greeter has no method") as unsaid:
         to_wire(kind, NULL)
     with pytest.raises(Malformed, match=r"demo\.Greeter has no method") as unread:
@@ -130,7 +128,7 @@ def test_a_method_that_is_not_there(kind: str) -> None:
     assert len(str(unsaid.value)) == len(str(unread.value)) < 200
 
 
-def test_other_topics_have_bytes() -> None:
+def test_topic_without_a_service_has_raw_bytes() -> None:
     plain: Codec = CODEC
     for body in (NULL, Binary(b"abc"), Json(b"null")):
         assert plain.to_wire("/other", "SayHello", body, REQUEST) == RAW_BYTES_CODEC.to_wire("", "", body, REQUEST)
@@ -140,13 +138,13 @@ def test_other_topics_have_bytes() -> None:
     assert plain.from_wire("/other", "SayHello", b"", REQUEST) is NULL
 
 
-def test_other_topics_have_the_fallback() -> None:
+def test_topic_without_a_service_uses_the_fallback() -> None:
     codec = SchemaCodec({TOPIC: GREETER}, JSON_CODEC)
     assert codec.from_wire("/other", "x", b"[1]", REQUEST) == Json(b"[1]")
     assert codec.to_wire("/other", "x", Value([1]), REQUEST) == b"[1]"
 
 
-def test_kinds_are_what_a_conversation_asks_for() -> None:
+def test_kind_lookup_returns_the_streaming_kind() -> None:
     serve = Options(serve=make_kind_lookup({TOPIC: GREETER})).served_topic_lookup(default=False)
     names = ["SayHello", "count", "Sum", "chat", "NotThere", ""]
     assert [serve(TOPIC, name) for name in names] == ["unary", "server", "client", "both", "unary", "unary"]
@@ -156,8 +154,8 @@ def test_kinds_are_what_a_conversation_asks_for() -> None:
 REFUSED = [
     ({"nam": "x"}, "demo.Everything has no field 'nam'"),
     ({"inner": {"x": 1}}, "inner: demo.Everything.Inner has no field 'x'"),
-    ({"inners": [{}, {"big": "x"}]}, "inners[1].big: 'x' is no int64"),
-    ({"by_number": {"1": {"big": 1.5}}}, "by_number['1'].big: 1.5 is no int64"),
+    ({"inners": [{}, {"big": "x"}]}, "inners[1].big: 'x' is not a valid int64"),
+    ({"by_number": {"1": {"big": 1.5}}}, "by_number['1'].big: 1.5 is not a valid int64"),
     ({"an_int32": 1 << 31}, "an_int32: 2147483648 is out of the range of int32"),
     ({"an_int32": -(1 << 31) - 1}, "an_int32: -2147483649 is out of the range of int32"),
     ({"a_uint32": -1}, "a_uint32: -1 is out of the range of uint32"),
@@ -165,25 +163,25 @@ REFUSED = [
     ({"an_int64": str(1 << 63)}, "an_int64: '9223372036854775808' is out of the range of int64"),
     ({"a_uint64": 1 << 64}, "a_uint64: 18446744073709551616 is out of the range of uint64"),
     ({"an_int64": 10**4000}, "an_int64: a very long integer is out of the range of int64"),
-    ({"an_int64": "1e400"}, "an_int64: inf is no int64"),
-    ({"an_int32": True}, "an_int32: True is no int32"),
-    ({"an_int32": "1_0"}, "an_int32: '1_0' is no int32"),
-    ({"an_int32": " 1"}, "an_int32: ' 1' is no int32"),
-    ({"an_int32": "٣"}, "an_int32: '٣' is no int32"),
-    ({"an_int32": "9" * 5000}, "is no int32"),
-    ({"an_int32": [1]}, "an_int32: an array is no int32"),
-    ({"a_double": "nan"}, "a_double: 'nan' is no number"),
-    ({"a_double": True}, "a_double: True is no number"),
+    ({"an_int64": "1e400"}, "an_int64: inf is not a valid int64"),
+    ({"an_int32": True}, "an_int32: True is not a valid int32"),
+    ({"an_int32": "1_0"}, "an_int32: '1_0' is not a valid int32"),
+    ({"an_int32": " 1"}, "an_int32: ' 1' is not a valid int32"),
+    ({"an_int32": "٣"}, "an_int32: '٣' is not a valid int32"),
+    ({"an_int32": "9" * 5000}, "is not a valid int32"),
+    ({"an_int32": [1]}, "an_int32: an array is not a valid int32"),
+    ({"a_double": "nan"}, "a_double: 'nan' is not a number"),
+    ({"a_double": True}, "a_double: True is not a number"),
     ({"a_double": 10**400}, "a_double: a very long integer is out of the range of double"),
-    ({"a_double": "1e400"}, "a_double: JSON has no inf"),
+    ({"a_double": "1e400"}, "a_double: inf is not possible in JSON"),
     ({"a_float": 1e39}, "a_float: 1e+39 is out of the range of float"),
     ({"a_bool": 1}, "a_bool: 1 is neither true nor false"),
     ({"a_bool": "true"}, "a_bool: 'true' is neither true nor false"),
     ({"a_string": 1}, "a_string: 1 instead of a string"),
-    ({"a_string": "\ud800"}, "a_string: half of a surrogate pair in a string"),
-    ({"some_bytes": "a*b="}, "some_bytes: 'a*b=' is no base64"),
-    ({"some_bytes": "YW Jj"}, "some_bytes: 'YW Jj' is no base64"),
-    ({"some_bytes": "é"}, "some_bytes: 'é' is no base64"),
+    ({"a_string": "\ud800"}, "a_string: an unpaired surrogate in a string"),
+    ({"some_bytes": "a*b="}, "some_bytes: 'a*b=' is not base64"),
+    ({"some_bytes": "YW Jj"}, "some_bytes: 'YW Jj' is not base64"),
+    ({"some_bytes": "é"}, "some_bytes: 'é' is not base64"),
     ({"some_bytes": 1}, "some_bytes: 1 instead of base64"),
     ({"a_mood": "MOOD_ODD"}, "a_mood: demo.Mood has no 'MOOD_ODD'"),
     ({"a_mood": 1 << 31}, "a_mood: demo.Mood has no 2147483648"),
@@ -191,33 +189,33 @@ REFUSED = [
     ({"inner": 1}, "inner: 1 instead of an object with the fields of demo.Everything.Inner"),
     ({"inner": []}, "inner: an array instead of an object with the fields of demo.Everything.Inner"),
     ({"numbers": 1}, "numbers: 1 instead of an array"),
-    ({"numbers": [1, None]}, "numbers[1]: null is no int64"),
-    ({"inners": [None]}, "inners[0]: null, which is no element"),
+    ({"numbers": [1, None]}, "numbers[1]: null is not a valid int64"),
+    ({"inners": [None]}, "inners[0]: null is not allowed as an element"),
     ({"labels": [1]}, "labels: an array instead of an object"),
-    ({"labels": {"a": None}}, "labels['a']: null, which is no element"),
-    ({"by_number": {"x": {}}}, "by_number['x']: 'x' is no int64"),
-    ({"by_number": {"1": {}, "01": {}}}, "by_number['01']: the key is there twice"),
+    ({"labels": {"a": None}}, "labels['a']: null is not allowed as an element"),
+    ({"by_number": {"x": {}}}, "by_number['x']: 'x' is not a valid int64"),
+    ({"by_number": {"1": {}, "01": {}}}, "by_number['01']: the key occurs twice"),
     ({"by_truth": {"yes": 1}}, "by_truth['yes']: a key that is neither 'true' nor 'false'"),
     ({"by_truth": {True: 1}}, "by_truth[True]: a key that is neither 'true' nor 'false'"),
     ({"labels": {1: "x"}}, "labels[1]: 1 instead of a string"),
     ({1: 1}, "demo.Everything has no field 1"),
-    ({"chosen_text": "a", "chosen_number": 1}, "chosen_number: of chosen_text and chosen_number there may be only one"),
-    ({"at": "yesterday"}, "at: 'yesterday' is no google.protobuf.Timestamp: "),
+    ({"chosen_text": "a", "chosen_number": 1}, "chosen_number: chosen_text and chosen_number exclude each other"),
+    ({"at": "yesterday"}, "at: 'yesterday' is not a google.protobuf.Timestamp: "),
     ({"at": 5}, "at: 5 instead of a string for google.protobuf.Timestamp"),
-    ({"took": "5"}, "took: '5' is no google.protobuf.Duration: "),
+    ({"took": "5"}, "took: '5' is not a google.protobuf.Duration: "),
     ({"extra": []}, "extra: an array instead of an object"),
-    ({"extra": {"a": [b"x"]}}, "extra['a'][0]: b'x', which JSON does not have, in a Value"),
+    ({"extra": {"a": [b"x"]}}, "extra['a'][0]: b'x' is not possible in a Value"),
     ({"extra": {1: 1}}, "extra[1]: 1 instead of a string"),
-    ({"value": float("nan")}, "value: JSON has no nan"),
+    ({"value": float("nan")}, "value: nan is not possible in JSON"),
     ({"list": {}}, "list: an object instead of an array"),
-    ({"wrapped_number": "x"}, "wrapped_number: 'x' is no int64"),
+    ({"wrapped_number": "x"}, "wrapped_number: 'x' is not a valid int64"),
     ({"any": {"value": 1}}, "any: an Any without '@type'"),
     ({"any": 1}, "any: 1 instead of an object with '@type'"),
     ({"any": {"@type": "x/demo.Gone"}}, "any: an Any of the type 'x/demo.Gone', which the schema does not have"),
     ({"any": {"@type": "x/demo.CountReply", "n": 1}}, "any: demo.CountReply has no field 'n'"),
     (
         {"any": {"@type": "x/google.protobuf.Duration"}},
-        "any: an Any of google.protobuf.Duration has '@type' and 'value'",
+        "any: an Any of google.protobuf.Duration must have '@type' and 'value' only",
     ),
     ("text", "'text' instead of an object with the fields of demo.Everything"),
     (5, "5 instead of an object with the fields of demo.Everything"),
@@ -225,7 +223,7 @@ REFUSED = [
 
 
 @pytest.mark.parametrize(("value", "text"), REFUSED)
-def test_what_a_message_cannot_hold_is_refused_with_its_place(value: object, text: str) -> None:
+def test_invalid_value_is_refused_with_its_path(value: object, text: str) -> None:
     said = refusal("Echo", value)
     assert text in said
     assert len(said) < 300
@@ -256,12 +254,12 @@ TAKEN = [
 
 
 @pytest.mark.parametrize(("value", "fields"), TAKEN)
-def test_what_the_mapping_allows_is_taken(value: object, fields: dict[str, Any]) -> None:
+def test_valid_value_is_parsed(value: object, fields: dict[str, Any]) -> None:
     message = pb.Everything.FromString(to_wire("Echo", Value(value)))
     assert message == pb.Everything(**fields)
 
 
-def test_unusual_numbers_are_strings() -> None:
+def test_large_and_non_finite_numbers_are_strings() -> None:
     wire = pb.Everything(
         a_double=float("nan"), a_float=float("-inf"), by_truth={True: float("inf")}
     ).SerializeToString()
@@ -270,14 +268,14 @@ def test_unusual_numbers_are_strings() -> None:
     assert printed["by_truth"] == {"true": "Infinity"}
 
 
-def test_packed_messages_go_out_with_their_type() -> None:
+def test_any_is_printed_with_its_type() -> None:
     duration = {"@type": "type.googleapis.com/google.protobuf.Duration", "value": "1.500s"}
     count = {"@type": "x/demo.CountReply", "number": "5"}
     for packed in (duration, count):
         assert from_wire("Echo", to_wire("Echo", Value({"any": packed})))["any"] == packed
 
 
-def test_numbers_of_four_bytes_go_out_short() -> None:
+def test_single_precision_numbers_are_printed_short() -> None:
     for number in (0.1, 1 / 3, 0.15000000596046448, 8.589973e9, 1.00000012, 3.4028234663852886e38, 1e-45, 16777216.0):
         wire = pb.Everything(a_float=number).SerializeToString()
         body = CODEC.from_wire(TOPIC, "Echo", wire, REQUEST)
@@ -285,7 +283,7 @@ def test_numbers_of_four_bytes_go_out_short() -> None:
     assert from_wire("Echo", pb.Everything(a_float=0.1).SerializeToString())["a_float"] == 0.1
 
 
-def test_a_map_that_looks_like_a_marker_is_not_taken_for_one() -> None:
+def test_map_that_looks_like_a_marker_is_escaped() -> None:
     message = pb.Everything(labels={"$base64": "AAAA"})
     message.extra.update({"a": {"$number": "NaN"}})
     body = CODEC.from_wire(TOPIC, "Echo", message.SerializeToString(), REQUEST)
@@ -319,26 +317,26 @@ def _odd_map_value() -> bytes:
 
 
 UNREADABLE = [
-    (b"\xff\xff\xff", "3 bytes that are no demo.Everything"),
-    (b"\x72\x01\xff", "3 bytes that are no demo.Everything"),
-    (pb.Everything(a_string="abc").SerializeToString()[:-1], "bytes that are no demo.Everything"),
+    (b"\xff\xff\xff", "3 bytes that are not a demo.Everything"),
+    (b"\x72\x01\xff", "3 bytes that are not a demo.Everything"),
+    (pb.Everything(a_string="abc").SerializeToString()[:-1], "bytes that are not a demo.Everything"),
     (_bad_any("x/demo.Gone", b""), "any: an Any of the type 'x/demo.Gone', which the schema does not have"),
     (_bad_any("", b"x"), "any: an Any of the type '', which the schema does not have"),
-    (_bad_any("x/demo.CountReply", b"\xff"), "any: an Any that does not hold a 'demo.CountReply'"),
+    (_bad_any("x/demo.CountReply", b"\xff"), "any: an Any that does not contain a valid 'demo.CountReply'"),
     (_late(), "at: "),
-    (_odd_value(), "value: JSON has no inf"),
-    (_odd_map_value(), "by_value['a']: JSON has no inf"),
+    (_odd_value(), "value: a Value cannot be inf"),
+    (_odd_map_value(), "by_value['a']: a Value cannot be inf"),
 ]
 
 
 @pytest.mark.parametrize(("data", "text"), UNREADABLE)
-def test_bytes_that_json_cannot_say_are_malformed(data: bytes, text: str) -> None:
+def test_message_without_a_json_form_is_malformed(data: bytes, text: str) -> None:
     with pytest.raises(Malformed) as caught:
         from_wire("Echo", data)
     assert text in str(caught.value)
 
 
-def test_fields_that_the_schema_does_not_know_are_lost() -> None:
+def test_unknown_fields_are_dropped() -> None:
     assert from_wire("Count", pb.SumReply(total=5, digest=b"x").SerializeToString()) == {"up_to": "5"}
 
 
@@ -355,7 +353,7 @@ service S { rpc Ext(M) returns (M); rpc Do(Plain) returns (Plain); }
 """
 
 
-def test_messages_of_proto2(tmp_path: Path) -> None:
+def test_proto2_messages_are_mapped(tmp_path: Path) -> None:
     codec = SchemaCodec({"/two": load_services([compiled_schema.compiled(tmp_path, PROTO2)])["two.S"]})
     bodies = {
         "Ext": b'{"name":"a","closed":"ONE","part":{"n":"4"},"[two.more]":"5"}',
@@ -379,11 +377,11 @@ def test_messages_of_proto2(tmp_path: Path) -> None:
             codec.to_wire("/two", kind, Json(body), REQUEST)
 
 
-def test_strings_of_proto2_that_are_not_utf8_are_malformed(tmp_path: Path) -> None:
+def test_proto2_strings_that_are_not_utf8_are_malformed(tmp_path: Path) -> None:
     text = PROTO2.replace("optional M inner = 3;", "map<string, string> inner = 3; repeated string more_names = 4;")
     codec = SchemaCodec({"/two": load_services([compiled_schema.compiled(tmp_path, text)])["two.S"]})
     for data in (b"\x0a\x01\xff", b"\x1a\x06\x0a\x01\xff\x12\x01a", b"\x1a\x06\x0a\x01a\x12\x01\xff", b"\x22\x01\xff"):
         with pytest.raises(
-            Malformed, match=r"a two\.Plain (that JSON cannot say: JSON has no bytes|with a key that is not UTF-8)"
+            Malformed, match=r"a two\.Plain (without a JSON form: JSON has no bytes|with a key that is not UTF-8)"
         ):
             codec.from_wire("/two", "Do", data, REQUEST)

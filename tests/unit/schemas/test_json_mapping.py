@@ -1,4 +1,4 @@
-"""The mapping held against the library's own, and messages that come back as they were."""
+"""The JSON mapping compared with the library's `json_format`, and round trips of messages."""
 
 import json
 from typing import Any
@@ -80,25 +80,25 @@ def by_library(message: Message) -> object:
 
 
 @given(messages())
-def test_a_message_comes_back_from_json_as_it_was(message: Any) -> None:  # noqa: ANN401
+def test_message_survives_a_round_trip_through_json(message: Any) -> None:  # noqa: ANN401
     body = EVERYTHING.from_wire(message.SerializeToString())
     assert pb.Everything.FromString(EVERYTHING.to_wire(body)) == message
-    # Whatever encoding it went through.
+    # In each encoding.
     for other in (Text(body.text()), Cbor(body.cbor()), Json(body.nq()), Value(body.value())):
         assert pb.Everything.FromString(EVERYTHING.to_wire(other)) == message
 
 
 @given(messages())
-def test_the_json_is_that_of_the_library(message: Any) -> None:  # noqa: ANN401
+def test_printed_json_equals_that_of_the_library(message: Any) -> None:  # noqa: ANN401
     body = EVERYTHING.from_wire(message.SerializeToString())
     assert body.value() == by_library(message)
 
 
 @given(messages())
-def test_the_json_of_the_library_is_read(message: Any) -> None:  # noqa: ANN401
+def test_json_of_the_library_is_parsed(message: Any) -> None:  # noqa: ANN401
     for preserving in (False, True):
         text = json_format.MessageToJson(message, preserving_proto_field_name=preserving, indent=None)
-        # Through Value, as in what others write a map may look like a marker of ours.
+        # As a Value, because a map in foreign JSON may look like an internal marker.
         assert pb.Everything.FromString(EVERYTHING.to_wire(Value(json.loads(text)))) == message
 
 
@@ -112,7 +112,7 @@ ANY_VALUE = st.recursive(
 @given(
     st.dictionaries(st.sampled_from([field.name for field in pb.Everything.DESCRIPTOR.fields]), ANY_VALUE, max_size=3)
 )
-def test_any_value_is_written_or_refused_with_a_sentence(value: dict[str, object]) -> None:
+def test_any_value_is_encoded_or_refused(value: dict[str, object]) -> None:
     try:
         wire = EVERYTHING.to_wire(Value(value))
     except Unrepresentable as exc:
@@ -122,7 +122,7 @@ def test_any_value_is_written_or_refused_with_a_sentence(value: dict[str, object
 
 
 @given(st.binary(max_size=64))
-def test_any_bytes_are_read_or_malformed(data: bytes) -> None:
+def test_any_bytes_are_decoded_or_malformed(data: bytes) -> None:
     try:
         body = EVERYTHING.from_wire(data)
     except Malformed as exc:

@@ -1,4 +1,4 @@
-"""Nested bodies: each is read, or refused with a sentence, and what is written others can read."""
+"""Nesting limits: each body is parsed or refused, and each encoded message can be parsed by others."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -37,7 +37,7 @@ SHAPES: dict[str, Callable[[int], object]] = {
 
 
 @pytest.mark.parametrize("shape", SHAPES)
-def test_what_is_taken_can_be_parsed_and_what_could_be_is_taken(shape: str) -> None:
+def test_nesting_limit_is_that_of_the_protobuf_parser(shape: str) -> None:
     """The bound is that of the parser, exactly: nothing is written that nobody reads, nothing is refused needlessly."""
     taken = []
     refusals, longest = set(), 0
@@ -57,20 +57,20 @@ def test_what_is_taken_can_be_parsed_and_what_could_be_is_taken(shape: str) -> N
 
 
 def _deepest(shape: str) -> int:
-    """Ask the parser of the library."""
+    """Return the maximum depth that the parser of the library accepts."""
     depth = 1
     while True:
         message = pb.Node()
         _build(message, SHAPES[shape](depth + 1))
         try:
             pb.Node.FromString(message.SerializeToString())
-        except Exception:  # noqa: BLE001 - whatever it says, it is not taken
+        except Exception:  # noqa: BLE001 - any exception means that it is refused
             return depth
         depth += 1
 
 
 def _build(message: Any, value: Any) -> None:  # noqa: ANN401
-    """Fill a message without any bound, for the few shapes of this test."""
+    """Fill a message without any limit, for the few shapes of this test."""
     while value:
         if "next" in value:
             message, value = message.next, value["next"]
@@ -88,7 +88,7 @@ def _build(message: Any, value: Any) -> None:  # noqa: ANN401
             return
 
 
-def test_a_body_that_holds_itself_is_refused() -> None:
+def test_body_that_contains_itself_is_refused() -> None:
     endless: dict[str, object] = {}
     endless["next"] = endless
     with pytest.raises(Unrepresentable, match="nested deeper than 100 messages"):
@@ -100,7 +100,7 @@ def test_a_body_that_holds_itself_is_refused() -> None:
 
 
 def _packed(depth: int) -> bytes:
-    """Pack a message into an Any of a message, and so on: each parse begins to count anew."""
+    """Pack a message into an Any of a message, repeatedly; each parse starts to count levels again."""
     node = pb.Node()
     for _ in range(depth):
         outer = pb.Node()
@@ -109,10 +109,10 @@ def _packed(depth: int) -> bytes:
     return bytes(node.SerializeToString())
 
 
-def test_messages_packed_into_messages_are_bounded_on_the_way_out() -> None:
+def test_nested_any_messages_are_bounded_when_printed() -> None:
     for depth in (1, 30, 60):
         body = NODE.from_wire(_packed(depth))
-        # What comes out goes in again, unless a parser would not take it.
+        # The printed message is parsed again, unless it is too deep for a parser.
         if depth < 50:
             assert NODE.to_wire(body) == _packed(depth)
     for depth in (64, 128, 1000, 5000):
@@ -120,7 +120,7 @@ def test_messages_packed_into_messages_are_bounded_on_the_way_out() -> None:
             NODE.from_wire(_packed(depth))
 
 
-def test_messages_packed_into_messages_are_bounded_on_the_way_in() -> None:
+def test_nested_any_messages_are_bounded_when_parsed() -> None:
     value: object = {}
     for _ in range(3000):
         value = {"any": {"@type": "x/demo.Node", "next": value}}
@@ -128,7 +128,7 @@ def test_messages_packed_into_messages_are_bounded_on_the_way_in() -> None:
         NODE.to_wire(Value(value))
 
 
-def test_a_message_that_is_too_deep_as_json_is_malformed() -> None:
+def test_message_too_deep_for_json_is_malformed() -> None:
     """Repeated messages take two levels of JSON each: the parser takes 100 of them, JSON as we have it 64."""
     node = pb.Node()
     for _ in range(90):
@@ -137,11 +137,11 @@ def test_a_message_that_is_too_deep_as_json_is_malformed() -> None:
         NODE.from_wire(node.SerializeToString())
 
 
-def test_the_deepest_wire_is_malformed_and_no_recursion_error() -> None:
+def test_very_deep_message_is_malformed_without_a_recursion_error() -> None:
     data = b""
     for _ in range(3000):
         data = b"\x12" + _varint(len(data)) + data
-    with pytest.raises(Malformed, match=r"bytes that are no demo\.Node"):
+    with pytest.raises(Malformed, match=r"bytes that are not a demo\.Node"):
         NODE.from_wire(data)
 
 
@@ -160,7 +160,7 @@ service S { rpc Do(M) returns (M); }
 """
 
 
-def test_messages_with_extensions_are_bounded_too(tmp_path: Path) -> None:
+def test_messages_with_extensions_are_bounded(tmp_path: Path) -> None:
     """The library prints these, and counts nothing then."""
     message: Any = load_services([compiled_schema.compiled(tmp_path, EXTENDABLE)])["two.S"].methods["Do"].request
     codec = MessageCodec(message, is_request=True)
@@ -169,9 +169,9 @@ def test_messages_with_extensions_are_bounded_too(tmp_path: Path) -> None:
         outer = message()
         outer.any.type_url, outer.any.value = "x/two.M", node.SerializeToString()
         node = outer
-    with pytest.raises(Malformed, match=r"a two\.M that is nested too deep"):
+    with pytest.raises(Malformed, match=r"a two\.M that is nested too deeply"):
         codec.from_wire(node.SerializeToString())
-    with pytest.raises(Malformed, match=r"a two\.M that JSON cannot say: .*x/two\.Gone"):
+    with pytest.raises(Malformed, match=r"a two\.M without a JSON form: .*x/two\.Gone"):
         codec.from_wire(message(any={"type_url": "x/two.Gone"}).SerializeToString())
     with pytest.raises(Unrepresentable, match="Max recursion depth"):
         codec.to_wire(Value(_nested(lambda inner: {"next": inner}, 3000, {})))

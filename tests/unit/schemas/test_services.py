@@ -21,7 +21,7 @@ def generated() -> Service:
     return Service.of(compiled_schema.greeter().module.DESCRIPTOR.services_by_name["Greeter"])
 
 
-def test_generated_code_gives_its_own_classes() -> None:
+def test_service_of_generated_code_has_the_generated_classes() -> None:
     module = compiled_schema.greeter().module
     service = generated()
     assert (service.name, service.full_name, service.doc) == ("Greeter", "demo.Greeter", "")
@@ -29,7 +29,7 @@ def test_generated_code_gives_its_own_classes() -> None:
     assert {name: service.methods[name].kind for name in KINDS} == KINDS
 
 
-def test_a_service_is_given_in_many_ways() -> None:
+def test_service_of_module_class_and_descriptor_are_equal() -> None:
     module, service = compiled_schema.greeter().module, generated()
     descriptor = module.DESCRIPTOR.services_by_name["Greeter"]
     assert Service.of(service) is service
@@ -38,46 +38,49 @@ def test_a_service_is_given_in_many_ways() -> None:
 
 
 @pytest.mark.parametrize("given", [None, "demo.Greeter", 7, FileDescriptorProto, "x" * 1000])
-def test_what_is_no_service_is_refused(given: object) -> None:
-    with pytest.raises(SchemaError, match="is no service") as caught:
+def test_source_without_a_service_is_refused(given: object) -> None:
+    with pytest.raises(SchemaError, match="is not a service") as caught:
         Service.of(given)
     assert len(str(caught.value)) < 250
 
 
-def test_a_file_without_a_service_is_refused() -> None:
-    with pytest.raises(SchemaError, match=r"google/protobuf/descriptor\.proto has not one service but none"):
+def test_file_without_a_service_is_refused() -> None:
+    with pytest.raises(
+        SchemaError,
+        match=r"google/protobuf/descriptor\.proto must have exactly one service to be used like this; it has none",
+    ):
         Service.of(FileDescriptorProto.DESCRIPTOR.file)
 
 
 @pytest.mark.parametrize("name", ["SayHello", "say_hello", "sayHello", "say-hello", "SAY_HELLO"])
-def test_names_that_fold_alike_find_the_method(name: str) -> None:
+def test_method_is_found_by_folded_name(name: str) -> None:
     method = generated().find(name)
     assert method is not None
     assert method.name == "SayHello"
 
 
 @pytest.mark.parametrize("name", ["", "SayHi", "sayhello", "a+b", "x" * 10_000, "demo.SayHello", "\ud800"])
-def test_other_names_find_nothing(name: str) -> None:
+def test_unknown_method_name_returns_none(name: str) -> None:
     assert generated().find(name) is None
 
 
-def test_methods_that_fold_alike_are_refused(tmp_path: Path) -> None:
+def test_methods_with_one_folded_name_are_refused(tmp_path: Path) -> None:
     text = SIMPLE.replace("rpc Do", "rpc SayIt(M) returns (M); rpc say_it")
-    with pytest.raises(SchemaError, match=r"some\.binpb: p\.S has SayIt and say_it, which the hub cannot tell apart"):
+    with pytest.raises(SchemaError, match=r"some\.binpb: p\.S has SayIt and say_it, which the hub cannot distinguish"):
         load_services([compiled_schema.compiled(tmp_path, text)])
 
 
-def test_a_method_whose_name_is_too_long_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(SchemaError, match=r"p\.S has a method that cannot be called: the name is too long"):
+def test_method_with_a_too_long_name_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(SchemaError, match=r"p\.S has a method with an invalid name: the name is too long"):
         load_services([compiled_schema.compiled(tmp_path, SIMPLE.replace("rpc Do", f"rpc {'x' * 300}"))])
 
 
-def test_methods_cannot_be_changed() -> None:
+def test_methods_are_read_only() -> None:
     with pytest.raises(TypeError):
         generated().methods["X"] = generated().methods["SayHello"]  # type: ignore[index]
 
 
-def test_a_set_gives_services_with_their_comments() -> None:
+def test_descriptor_set_has_services_with_comments() -> None:
     services = load_services([str(compiled_schema.greeter().path)])
     assert list(services) == ["demo.Greeter"]
     service = services["demo.Greeter"]
@@ -89,31 +92,31 @@ def test_a_set_gives_services_with_their_comments() -> None:
     assert {name: service.methods[name].kind for name in KINDS} == KINDS
 
 
-def test_a_set_has_a_pool_of_its_own() -> None:
+def test_descriptor_set_has_a_pool_of_its_own() -> None:
     request = load_services([compiled_schema.greeter().path])["demo.Greeter"].methods["SayHello"].request
     assert request is not compiled_schema.greeter().module.HelloRequest
     assert request.DESCRIPTOR.full_name == "demo.HelloRequest"
 
 
-def test_a_set_without_comments_has_no_docs(tmp_path: Path) -> None:
+def test_descriptor_set_without_comments_has_no_documentation(tmp_path: Path) -> None:
     service = load_services([compiled_schema.compiled(tmp_path, SIMPLE)])["p.S"]
     assert (service.doc, service.methods["Do"].doc) == ("", "")
 
 
-def test_sets_may_share_an_import(tmp_path: Path) -> None:
+def test_descriptor_sets_may_share_an_import(tmp_path: Path) -> None:
     first = compiled_schema.compiled(tmp_path, SIMPLE, "--include_imports", "--include_source_info", name="a")
     second = compiled_schema.compiled(tmp_path, IMPORTING, name="b")
     assert set(load_services([first, second])) == {"p.S", "q.T"}
 
 
-def test_two_different_services_of_one_name_are_refused(tmp_path: Path) -> None:
+def test_different_services_of_one_name_are_refused(tmp_path: Path) -> None:
     first = compiled_schema.compiled(tmp_path, SIMPLE, name="a")
     second = compiled_schema.compiled(tmp_path, SIMPLE.replace("Do(", "Done("), name="c")
     with pytest.raises(SchemaError, match=r"a\.binpb and .*c\.binpb have different services p\.S"):
         load_services([first, second])
 
 
-def test_missing_imports_are_named_with_the_way_to_have_them(tmp_path: Path) -> None:
+def test_missing_import_is_named_with_the_protoc_command(tmp_path: Path) -> None:
     compiled_schema.compiled(tmp_path, SIMPLE, name="a")
     path = compiled_schema.compiled(tmp_path, IMPORTING, "--include_source_info", name="b")
     with pytest.raises(SchemaError) as caught:
@@ -123,7 +126,7 @@ def test_missing_imports_are_named_with_the_way_to_have_them(tmp_path: Path) -> 
     assert f"protoc --include_imports --descriptor_set_out={path}" in text
 
 
-def test_the_order_of_files_in_a_set_does_not_matter(tmp_path: Path) -> None:
+def test_order_of_files_in_a_descriptor_set_is_irrelevant(tmp_path: Path) -> None:
     files = FileDescriptorSet.FromString(compiled_schema.greeter().path.read_bytes()).file
     path = tmp_path / "turned.binpb"
     path.write_bytes(FileDescriptorSet(file=reversed(files)).SerializeToString())
@@ -142,19 +145,19 @@ def _broken() -> bytes:
 
 
 BAD_FILES = [
-    (b"", "is no descriptor set"),
-    (b"\xff\xff\xff", "is no descriptor set"),
-    (SIMPLE.encode(), "is no descriptor set; protoc --include_imports --descriptor_set_out="),
-    (b"\x0a\x00", "is no descriptor set"),
+    (b"", "is not a descriptor set"),
+    (b"\xff\xff\xff", "is not a descriptor set"),
+    (SIMPLE.encode(), "is not a descriptor set; create one with protoc --include_imports --descriptor_set_out="),
+    (b"\x0a\x00", "is not a descriptor set"),
     (FileDescriptorSet(file=[FileDescriptorProto(name="a")]).SerializeToString(), "describes no service"),
-    (FileDescriptorSet(file=[FileDescriptorProto(name="a")] * 2).SerializeToString(), "has one file twice"),
+    (FileDescriptorSet(file=[FileDescriptorProto(name="a")] * 2).SerializeToString(), "contains a file twice"),
     (_cyclic(), "has files that import each other"),
-    (_broken(), "a is no schema that can be used"),
+    (_broken(), "a is not a usable schema"),
 ]
 
 
 @pytest.mark.parametrize(("content", "text"), BAD_FILES)
-def test_a_bad_file_is_refused_by_name(tmp_path: Path, content: bytes, text: str) -> None:
+def test_invalid_descriptor_set_is_refused_by_name(tmp_path: Path, content: bytes, text: str) -> None:
     path = tmp_path / "bad.binpb"
     path.write_bytes(content)
     with pytest.raises(SchemaError) as caught:
@@ -163,7 +166,7 @@ def test_a_bad_file_is_refused_by_name(tmp_path: Path, content: bytes, text: str
     assert text in str(caught.value)
 
 
-def test_every_cut_of_a_set_is_read_or_refused(tmp_path: Path) -> None:
+def test_every_truncation_of_a_descriptor_set_is_loaded_or_refused(tmp_path: Path) -> None:
     whole = compiled_schema.compiled(tmp_path, SIMPLE).read_bytes()
     path = tmp_path / "cut.binpb"
     for length in range(len(whole)):
@@ -172,7 +175,7 @@ def test_every_cut_of_a_set_is_read_or_refused(tmp_path: Path) -> None:
             load_services([path])
 
 
-def test_a_file_that_cannot_be_read_is_refused_by_name(tmp_path: Path) -> None:
+def test_unreadable_file_is_refused_by_name(tmp_path: Path) -> None:
     with pytest.raises(SchemaError, match=r"gone\.binpb cannot be read: No such file"):
         load_services([tmp_path / "gone.binpb"])
     with pytest.raises(SchemaError, match="cannot be read: Is a directory"):

@@ -225,7 +225,7 @@ class MqttSession(BrokerConnection):
             # The call was sent without a timeout: the conversation would wait for ever.
             self._send_cancel(pending.id)
         seconds = self.settings.timeout if pending.timeout is None else pending.timeout
-        self._fail_request(pending, CallTimeout(f"no response from {pending.method} within {round(seconds, 3):g} s"))
+        self._fail_request(pending, CallTimeout(f"{pending.method} did not answer within {round(seconds, 3):g} s"))
 
     def _fail_request(self, pending: PendingRequest, error: Exception) -> None:
         """Raise an exception in the task that waits for a response."""

@@ -202,7 +202,7 @@ class RetryAttempts:
         if wait is None or wait >= remaining:
             if remaining <= 0 and self._count > 1 and isinstance(error, CallTimeout):
                 # The error names the timeout of the last attempt, which may be a few milliseconds.
-                text = f"no response from {self._method} within {self._total:g} s, in {self._count} attempts"
+                text = f"{self._method} did not answer within {self._total:g} s, in {self._count} attempts"
                 raise CallTimeout(text) from error
             raise error
         self._count += 1
