@@ -1,4 +1,4 @@
-"""A messaging hub and client for five wire protocols: UMQ in two dialects, LRPM, NQ, and RPC over MQTT.
+"""A messaging hub and its client: a broker for five wire protocols (UMQ in two dialects, LRPM, NQ, RPC over MQTT).
 
 Public names are imported on first access: a program loads only the modules that it uses.
 """

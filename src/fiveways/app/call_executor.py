@@ -35,7 +35,7 @@ _log = logging.getLogger("fiveways.app")
 
 
 class CallExecutor:
-    """Calls whose functions are running, whether or not their responses are still needed."""
+    """Calls with a running function, whether or not a response is still needed."""
 
     def __init__(
         self,

@@ -16,7 +16,7 @@ class CallbackChannel(Protocol):
     def is_over(self) -> bool:
         """Whether a response can no longer reach the hub."""
 
-    def send(self, word: HubMessage) -> None:
+    def send(self, response: HubMessage) -> None:
         """Send a response."""
 
     def expect(self, names: Sequence[str]) -> Attachments:

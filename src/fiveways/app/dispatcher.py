@@ -86,7 +86,7 @@ class Dispatcher:
         )
         self._active_calls = self._executor.active_calls
         self._open_calls: dict[str, ActiveCall] = {}
-        """Calls whose responses are needed, by id."""
+        """Calls that need a response, by id."""
         event_queues = [EventQueue(handler, self._pending_attachments, self._threads) for handler in app.handlers]
         self._event_queues = {str(number): queue for number, queue in enumerate(event_queues, 1)}
         self.updates = UpdateDispatcher(app.update_handlers, self._pending_attachments, self._threads)
@@ -175,7 +175,7 @@ class Dispatcher:
         return "" if caller is None else caller.peer
 
     def open_calls(self) -> int:
-        """Return the number of calls whose responses are needed."""
+        """Return the number of calls that need a response."""
         return len(self._open_calls)
 
     async def close(self, *, notify_callers: bool = True) -> None:

@@ -11,7 +11,7 @@ from fiveways.errors import FivewaysError
 
 
 class LoadError(FivewaysError):
-    """There is no application of that name; the message says what is missing and where it was searched."""
+    """There is no application of that name; the message names the missing part and the searched places."""
 
 
 def load_app(name: str) -> App:

@@ -75,7 +75,7 @@ class Signature:
     """Type of the elements of the stream."""
 
     def checked_parameters(self) -> Iterator[Parameter]:
-        """Yield every parameter whose type is checked."""
+        """Yield every parameter with a type to check."""
         yield from self.positional
         yield from self.keyword_only
         yield from filter(None, (self.var_positional, self.var_keyword))

@@ -28,7 +28,7 @@ class ThreadRunner:
         self._finished: deque[Callable[[], None]] = deque()
         self._is_wakeup_scheduled = False
         self.active = 0
-        """Calls by `start` that have not ended, including those whose responses are no longer needed."""
+        """Calls by `start` that have not ended, including cancelled ones."""
 
     @property
     def is_full(self) -> bool:

@@ -136,7 +136,7 @@ class UpdateDispatcher:
         return updates
 
     def put(self, update: messages.Update) -> None:
-        """Pass an update to its reader, or to the first function whose pattern matches."""
+        """Pass an update to its reader, or to the first function with a matching pattern."""
         updates = self._readers.get((update.peer, update.name))
         if updates is not None:
             updates.put(update)
@@ -147,7 +147,7 @@ class UpdateDispatcher:
                 return
 
     def handle_closed(self, update: messages.UpdatesClosed) -> None:
-        """End a reader whose peer closed the topic id or left."""
+        """End a reader after its peer closed the topic id or left."""
         updates = self._readers.pop((update.peer, update.name), None)
         if updates is not None:
             updates.end()

@@ -87,7 +87,7 @@ class WorkerPool:
             task.add_done_callback(self._tasks.discard)
 
     async def stop(self, drain_timeout: float, closer: asyncio.Task[object] | None) -> None:
-        """Stop all slots; the slot whose task is `closer` ends by itself."""
+        """Stop all slots; that of the task `closer` ends by itself."""
         self._is_stopping = True
         tasks = {task for task in self._tasks if task is not closer}
         busy = {task for task in tasks if task in self._busy}

@@ -1,4 +1,4 @@
-"""Message fields that hold attachments."""
+"""Message fields that hold attachments, in requests and responses."""
 
 from collections.abc import Iterable, Mapping
 from types import MappingProxyType

@@ -1,7 +1,7 @@
-"""Loads services from descriptor set files, which protoc writes.
+"""Loads services from descriptor set files, the compiler output of protoc.
 
 Each file has a descriptor pool of its own: two sets may have different versions of an import, and neither conflicts
-with the generated code of this process.
+with the generated descriptors of this process.
 """
 
 from collections.abc import Iterable, Iterator, Mapping

@@ -1,4 +1,4 @@
-"""Shared by printer and parser: well-known types, limits, and errors with the path of a field."""
+"""Shared by printer and parser: well-known message descriptors, limits, and errors with the path of a field."""
 
 from typing import Final
 

@@ -1,9 +1,9 @@
-"""Parses JSON values into messages, with protobuf's own mapping.
+"""Parser from JSON payloads to messages, with protobuf's own mapping.
 
 Fields may have their names from the .proto file or their JSON names (`said_at`, `saidAt`). A null field is not set.
 Beyond the mapping, bytes and non-finite numbers are accepted from encodings that have them. Anything else raises
-MappingError: unknown fields and names, numbers out of range, duplicates. The library's `json_format` is less strict in
-places and four times slower, because it inspects each field's type on every call.
+MappingError: unknown fields and names, numbers out of range, duplicates. The library's parser, `json_format`, is less
+strict in places and four times slower, because it inspects each field descriptor on every call.
 """
 
 from collections.abc import Callable
@@ -45,7 +45,7 @@ def filler_of(descriptor: Descriptor) -> Filler:
     special = _special_filler(descriptor)
     if special is None:
         filler = _MessageFiller(descriptor.full_name)
-        # Before its fields are compiled, because a message may contain its own type.
+        # Before its field descriptors are compiled, because a message may contain its own type.
         _fillers[descriptor] = filler.fill
         filler.compile(descriptor)
         return filler.fill
@@ -228,7 +228,7 @@ def _depth_error() -> MappingError:
     return MappingError(f"nested deeper than {MAX_WIRE_DEPTH} messages")
 
 
-# Messages with a JSON form of their own.
+# Message descriptors with a JSON encoding of their own.
 
 
 def _special_filler(descriptor: Descriptor) -> Filler | None:
@@ -267,7 +267,7 @@ def _fill_extendable(message: Message, value: object, depth_left: int) -> None:
     pool: Any = message.DESCRIPTOR.file.pool
     try:
         json_format.ParseDict(value, message, descriptor_pool=pool, max_recursion_depth=max(depth_left, 0))
-    # The library checks only JSON types; other values raise various exceptions.
+    # The library's parser checks only JSON types; other payloads raise various exceptions.
     except (json_format.ParseError, TypeError, ValueError, KeyError, AttributeError, OverflowError) as exc:
         raise MappingError(str(exc)) from exc
 

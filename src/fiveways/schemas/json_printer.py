@@ -47,7 +47,7 @@ def printer_of(descriptor: Descriptor) -> Printer:
     special = _special_printer(descriptor)
     if special is None:
         printer = _MessagePrinter()
-        # Before its fields are compiled, because a message may contain its own type.
+        # Before its field descriptors are compiled, because a message may contain its own type.
         _printers[descriptor] = printer.to_json
         printer.compile(descriptor)
         return printer.to_json
@@ -160,7 +160,7 @@ def _shortest_float(number: float) -> float:
     return float(f"{number:.9g}")
 
 
-# Messages with a JSON form of their own.
+# Message descriptors with a JSON encoding of their own.
 
 
 def _special_printer(descriptor: Descriptor) -> Printer | None:

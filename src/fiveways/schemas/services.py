@@ -1,4 +1,4 @@
-"""Services and their methods."""
+"""Services and their methods, from protobuf descriptors."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field

@@ -47,16 +47,16 @@ async def reached(peer: Peer, name: str, state: str, count: int) -> None:
 
 
 async def queue_of(peer: Peer, name: str) -> dict[str, int]:
-    found: Any = await peer.call("hub.queues")
-    return found.get(name, {})  # type: ignore[no-any-return]
+    result: Any = await peer.call("hub.queues")
+    return result.get(name, {})  # type: ignore[no-any-return]
 
 
 async def emptied(peer: Peer, name: str) -> None:
     """Wait until no job of a queue waits or is in progress."""
-    found = {"waiting": 1}
-    while found.get("waiting") or found.get("given"):
+    result = {"waiting": 1}
+    while result.get("waiting") or result.get("given"):
         await asyncio.sleep(0.01)
-        found = await queue_of(peer, name)
+        result = await queue_of(peer, name)
 
 
 @dataclass
@@ -130,8 +130,8 @@ async def test_dead_job_has_the_text_of_a_fail_but_not_of_other_exceptions(
         for data in (1, 2, 3, "four"):
             await other.push("jobs", data)
         await reached(other, "jobs", "dead", 4)
-        found: Any = await other.call("hub.dead", {"queue": "jobs"})
-        fail, hidden, unsendable, unfit = [each["error"] for each in found["jobs"]]
+        result: Any = await other.call("hub.dead", {"queue": "jobs"})
+        fail, hidden, unsendable, unfit = [each["error"] for each in result["jobs"]]
     assert fail.endswith("no such photo")
     assert "the worker failed (reference " in hidden
     assert "the worker ran, but its result cannot be sent (reference " in unsendable
@@ -153,8 +153,8 @@ async def test_show_errors_sends_the_exception_of_a_worker() -> None:
     async with hub(eager(max_tries=1)) as place, at(place, "umq", app=app) as peer:
         await peer.push("jobs", 1)
         await reached(peer, "jobs", "dead", 1)
-        found: Any = await peer.call("hub.dead", {"queue": "jobs"})
-        assert "RuntimeError: broken 1" in found["jobs"][0]["error"]
+        result: Any = await peer.call("hub.dead", {"queue": "jobs"})
+        assert "RuntimeError: broken 1" in result["jobs"][0]["error"]
 
 
 @every_protocol
@@ -268,7 +268,7 @@ async def test_denied_queue_is_logged_once_and_retried_with_backoff(
     app.worker("jobs", concurrency=4)(lambda data: data)
     async with hub(settings(auth=AuthSettings(call=("hub.push",)))) as place, at(place, "umq", app=app):
         await eventually(lambda: bool(_warnings(caplog)))
-        await asyncio.sleep(0.2)  # several retries of four slots
+        await asyncio.sleep(0.2)  # several retries of four worker slots
     (text,) = _warnings(caplog)
     assert text.startswith("pull of a job failed; retrying with backoff worker=worker jobs error=")
 

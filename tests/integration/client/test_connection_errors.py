@@ -41,7 +41,7 @@ async def answering(answer: bytes) -> AsyncIterator[int]:
         yield int(server.sockets[0].getsockname()[1])
 
 
-async def connect_error(url: str, **options: object) -> str:
+async def opening_error(url: str, **options: object) -> str:
     with pytest.raises(ConnectionLost) as caught:
         async with asyncio.timeout(PATIENCE), connect(url, **options):  # type: ignore[arg-type]
             pass
@@ -51,13 +51,13 @@ async def connect_error(url: str, **options: object) -> str:
 @pytest.mark.parametrize("scheme", [*SCHEMES, "mqtt-rpc+mqtt"])
 def test_port_without_listener(scheme: str) -> None:
     port = free_port()
-    text = asyncio.run(connect_error(f"{scheme}://127.0.0.1:{port}"))
+    text = asyncio.run(opening_error(f"{scheme}://127.0.0.1:{port}"))
     assert text.endswith(f"127.0.0.1:{port}: nothing listens on 127.0.0.1:{port}")
 
 
 @pytest.mark.parametrize("scheme", SCHEMES)
 def test_unknown_host(scheme: str) -> None:
-    assert asyncio.run(connect_error(f"{scheme}://no-such-host.invalid")).endswith(
+    assert asyncio.run(opening_error(f"{scheme}://no-such-host.invalid")).endswith(
         ": unknown host no-such-host.invalid"
     )
 
@@ -66,7 +66,7 @@ def test_unknown_host(scheme: str) -> None:
 def test_tls_to_a_plain_port_names_the_plain_scheme(scheme: str) -> None:
     async def run() -> None:
         async with hub() as place:
-            text = await connect_error(f"{scheme}s://127.0.0.1:{place.port}")
+            text = await opening_error(f"{scheme}s://127.0.0.1:{place.port}")
             assert text.endswith(f": 127.0.0.1:{place.port} does not speak TLS; use {scheme}://")
 
     asyncio.run(run())
@@ -84,7 +84,7 @@ def test_tls_to_a_plain_port_names_the_plain_scheme(scheme: str) -> None:
 def test_foreign_web_server(scheme: str, answer: bytes) -> None:
     async def run() -> None:
         async with answering(answer) as port:
-            text = await connect_error(f"{scheme}://127.0.0.1:{port}")
+            text = await opening_error(f"{scheme}://127.0.0.1:{port}")
             assert f"a web server answers at 127.0.0.1:{port}, but no Fiveways hub" in text
             assert "<" not in text
 
@@ -114,9 +114,9 @@ async def connected_late(opening: Callable[[int], Awaitable[fiveways.Peer]], log
                 opened = await peer
                 assert await opened.call("hub.echo", [1]) == [1]
                 await opened.close()
-    (line,) = log.messages
-    assert line.startswith("cannot connect to ")
-    assert line.endswith(f"nothing listens on 127.0.0.1:{port}; retrying wait={PATIENCE:g}s")
+    (message,) = log.messages
+    assert message.startswith("cannot connect to ")
+    assert message.endswith(f"nothing listens on 127.0.0.1:{port}; retrying wait={PATIENCE:g}s")
 
 
 @pytest.mark.parametrize("scheme", SCHEMES)
@@ -129,7 +129,7 @@ def test_first_connection_is_retried(scheme: str, *, reconnect: bool, caplog: py
 
 
 def test_first_connection_gives_up_after_wait() -> None:
-    text = asyncio.run(connect_error(f"lrpm+ws://127.0.0.1:{free_port()}", wait=0.3))
+    text = asyncio.run(opening_error(f"lrpm+ws://127.0.0.1:{free_port()}", wait=0.3))
     assert text.endswith(" (retried for 0.3 seconds)")
 
 

@@ -21,8 +21,8 @@ NAMED = b'{"e": {"type": "sys", "note": "peer", "args": ["p1"]}}'
 
 
 def http_response(body: bytes = b"[]", status: str = "200 OK", **headers: str) -> bytes:
-    given = {"NQ-Peer": "p1", "Content-Length": str(len(body)), **headers}
-    lines = "".join(f"{name.replace('_', '-')}: {text}\r\n" for name, text in given.items())
+    all_headers = {"NQ-Peer": "p1", "Content-Length": str(len(body)), **headers}
+    lines = "".join(f"{name.replace('_', '-')}: {text}\r\n" for name, text in all_headers.items())
     return f"HTTP/1.1 {status}\r\n{lines}\r\n".encode() + body
 
 
@@ -94,16 +94,16 @@ class RecordingReceiver:
 
 @asynccontextmanager
 async def linked(
-    place: Web, limits: Limits | None = None, **given: object
+    place: Web, limits: Limits | None = None, **options: object
 ) -> AsyncIterator[tuple[HttpLink, RecordingReceiver]]:
-    ear = RecordingReceiver()
+    receiver = RecordingReceiver()
     url = f"http://127.0.0.1:{place.port}/nq"
-    link = await open_http(url, lambda _: ear, limits=limits or Limits(), **given)  # type: ignore[arg-type]
+    link = await open_http(url, lambda _: receiver, limits=limits or Limits(), **options)  # type: ignore[arg-type]
     try:
-        yield link, ear
+        yield link, receiver
     finally:
         link.abort()
-        await ear.over
+        await receiver.over
         await asyncio.sleep(0)
 
 
@@ -113,10 +113,10 @@ def write(link: HttpLink, *texts: bytes) -> None:
 
 @waiting
 async def test_packets_are_posted_sequentially_on_one_connection() -> None:
-    async with web() as place, linked(place, headers={"Authorization": "Bearer t"}) as (link, ear):
+    async with web() as place, linked(place, headers={"Authorization": "Bearer t"}) as (link, receiver):
         place.answers.extend([http_response(b'{"i":"1"}'), http_response(b'{"i":"2"}')])
         write(link, b'{"a":1}', b"[2]")
-        assert [await ear.packets.get() for _ in range(3)] == [NAMED, b'{"i":"1"}', b'{"i":"2"}']
+        assert [await receiver.packets.get() for _ in range(3)] == [NAMED, b'{"i":"1"}', b'{"i":"2"}']
         assert place.asked == [("/nq", b'{"a":1}'), ("/nq", b"[2]")]
         assert place.connections == 1
         assert b"Authorization: Bearer t\r\n" in place.heads[0]
@@ -126,12 +126,12 @@ async def test_packets_are_posted_sequentially_on_one_connection() -> None:
 
 @waiting
 async def test_lost_keepalive_connection_is_replaced() -> None:
-    async with web() as place, linked(place) as (link, ear):
+    async with web() as place, linked(place) as (link, receiver):
         write(link, b"[]")
-        assert await ear.packets.get() == NAMED
+        assert await receiver.packets.get() == NAMED
         place.answers.extend([None, http_response(b"[3]")])
         write(link, b"[1]")
-        assert await ear.packets.get() == b"[3]"
+        assert await receiver.packets.get() == b"[3]"
         assert (place.connections, len(place.asked)) == (2, 3)
 
 
@@ -150,91 +150,91 @@ async def test_lost_keepalive_connection_is_replaced() -> None:
 )
 @waiting
 async def test_invalid_response_ends_the_link(answers: list[bytes | None], reason: str) -> None:
-    async with web() as place, linked(place, timeout=1.5) as (link, ear):
+    async with web() as place, linked(place, timeout=1.5) as (link, receiver):
         place.answers.extend(answers)
         write(link, b"[]")
-        assert re.search(reason, await ear.over)
+        assert re.search(reason, await receiver.over)
 
 
 @waiting
 async def test_too_large_response_is_read_one_byte_beyond_the_limit() -> None:
-    async with web() as place, linked(place, Limits(max_text=100)) as (link, ear):
+    async with web() as place, linked(place, Limits(max_text=100)) as (link, receiver):
         place.answers.append(http_response(b"[" + b"1," * 500 + b"1]"))
         write(link, b"[]")
-        assert await ear.packets.get() == NAMED
-        assert len(await ear.packets.get()) == 101
+        assert await receiver.packets.get() == NAMED
+        assert len(await receiver.packets.get()) == 101
 
 
 @waiting
 async def test_hub_without_long_polling_is_polled_slowly() -> None:
-    async with web() as place, linked(place) as (link, ear):
-        ear.is_expectant = True
+    async with web() as place, linked(place) as (link, receiver):
+        receiver.is_expectant = True
         write(link, b"[1]")
-        await ear.packets.get()
+        await receiver.packets.get()
         await asyncio.sleep(0.1)
         assert place.asked == [("/nq", b"[1]"), ("/nq?wait=20", b"[]")]
 
 
 @waiting
 async def test_responses_on_two_connections_are_handled_in_order() -> None:
-    async with web() as place, linked(place) as (link, ear):
-        ear.is_expectant = True
+    async with web() as place, linked(place) as (link, receiver):
+        receiver.is_expectant = True
         late = asyncio.get_running_loop().create_future()
         place.answers.extend([http_response(b"[1]", NQ_Answer="1"), late, http_response(b"[3]", NQ_Answer="3")])
         write(link, b"[]")
-        assert [await ear.packets.get() for _ in range(2)] == [NAMED, b"[1]"]
+        assert [await receiver.packets.get() for _ in range(2)] == [NAMED, b"[1]"]
         await until(lambda: len(place.asked) == 2)
         write(link, b"[]")
         await until(lambda: len(place.asked) == 3)
         await asyncio.sleep(0.05)  # time to handle the third response too early
         late.set_result(http_response(b"[2]", NQ_Answer="2"))
-        assert [await ear.packets.get() for _ in range(2)] == [b"[2]", b"[3]"]
+        assert [await receiver.packets.get() for _ in range(2)] == [b"[2]", b"[3]"]
 
 
 @waiting
 async def test_response_after_a_lost_one_is_handled_after_a_delay(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(http_client, "_ORDER_TIMEOUT", 0.01)
-    async with web() as place, linked(place) as (link, ear):
-        ear.is_expectant = True
+    async with web() as place, linked(place) as (link, receiver):
+        receiver.is_expectant = True
         never = asyncio.get_running_loop().create_future()
         place.answers.extend([http_response(b"[1]", NQ_Answer="1"), never, http_response(b"[3]", NQ_Answer="3")])
         write(link, b"[]")
-        assert [await ear.packets.get() for _ in range(2)] == [NAMED, b"[1]"]
+        assert [await receiver.packets.get() for _ in range(2)] == [NAMED, b"[1]"]
         await until(lambda: len(place.asked) == 2)
         write(link, b"[]")
-        assert await ear.packets.get() == b"[3]"
+        assert await receiver.packets.get() == b"[3]"
         never.cancel()
 
 
 @waiting
 async def test_idle_link_has_no_open_connection(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(http_client, "IDLE_TIMEOUT", 0.01)
-    async with web() as place, linked(place) as (link, ear):
+    async with web() as place, linked(place) as (link, receiver):
         write(link, b"[1]")
-        await ear.packets.get()
+        await receiver.packets.get()
         await until(lambda: place.open == 0)
         write(link, b"[2]")
         await until(lambda: len(place.asked) == 2)
-        assert not ear.over.done()
+        assert not receiver.over.done()
 
 
 @waiting
 async def test_link_with_much_unsent_data_is_full() -> None:
-    async with web() as place, linked(place) as (link, ear):
+    async with web() as place, linked(place) as (link, receiver):
         write(link, b"x" * (http_client.HIGH_WATER + 1))
         assert link.is_full
         assert link.unsent_bytes() > http_client.HIGH_WATER
-        await ear.room.wait()
+        await receiver.room.wait()
         assert (link.is_full, link.unsent_bytes()) == (False, 0)
 
 
 @waiting
 async def test_close_posts_pending_packets() -> None:
-    async with web() as place, linked(place) as (link, ear):
+    async with web() as place, linked(place) as (link, receiver):
         write(link, b"[1]", b"[2]")
         link.close()
         write(link, b"[3]")
-        assert await ear.over == ""
+        assert await receiver.over == ""
         assert [body for _, body in place.asked] == [b"[1]", b"[2]"]
 
 

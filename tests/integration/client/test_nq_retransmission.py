@@ -27,15 +27,15 @@ async def test_request_is_retransmitted_until_accepted_and_then_queried() -> Non
         assert (first["t"], first["d"]) == ("math.add", [2, 3])
         assert await session.heard() == [first]
         session.say({"a": "b1", "i": first["r"]})
-        while "p" not in (said := (await session.heard())[0]):
-            assert said == first  # packets in flight
-        assert said == {"t": "math.add", "p": first["r"]}
+        while "p" not in (packets := (await session.heard())[0]):
+            assert packets == first  # packets in flight
+        assert packets == {"t": "math.add", "p": first["r"]}
         session.say({"a": "b1", "i": first["r"], "e": {"type": "sys", "note": "pending"}})
-        assert await session.heard() == [said]
+        assert await session.heard() == [packets]
         session.say({"a": "b1", "i": first["r"], "d": 5})
         assert await call == 5
-        while (said := (await session.heard())[0]) != {"i": "b1"}:
-            assert "p" in said
+        while (packets := (await session.heard())[0]) != {"i": "b1"}:
+            assert "p" in packets
 
 
 @waiting
@@ -154,14 +154,14 @@ async def registered(raw: RawHub) -> Message:
     """Return the next registration over any link, after it was confirmed."""
     while True:
         session = await raw.next()
-        said = asyncio.create_task(session.heard())
+        packets = asyncio.create_task(session.heard())
         over = asyncio.create_task(session.is_over.wait())
-        await asyncio.wait([said, over], return_when=asyncio.FIRST_COMPLETED)
+        await asyncio.wait([packets, over], return_when=asyncio.FIRST_COMPLETED)
         over.cancel()
-        if said.done() and (found := [each for each in said.result() if each.get("t") == "hub-register"]):
-            session.say({"a": "b2", "i": found[0]["r"], "d": None})
-            return found[0]
-        said.cancel()
+        if packets.done() and (registrations := [each for each in packets.result() if each.get("t") == "hub-register"]):
+            session.say({"a": "b2", "i": registrations[0]["r"], "d": None})
+            return registrations[0]
+        packets.cancel()
 
 
 @pytest.mark.parametrize("transport", ["ws", "http"])
@@ -171,8 +171,8 @@ async def test_hub_restarted_with_its_store_gets_all_registrations_again(transpo
         return 2 * n
 
     def stored(port: int = 0) -> Settings:
-        given = settings(server=ServerSettings(port=port, drain_timeout=0.1))
-        return replace(given, store=StoreSettings(path=str(tmp_path / "store")))
+        hub_settings = settings(server=ServerSettings(port=port, drain_timeout=0.1))
+        return replace(hub_settings, store=StoreSettings(path=str(tmp_path / "store")))
 
     async with hub(stored()) as place:
         url = f"nq+{transport}://127.0.0.1:{place.port}"
@@ -188,7 +188,7 @@ async def test_hub_restarted_with_its_store_gets_all_registrations_again(transpo
                 assert [caller.session, callee.session] == before
 
 
-# What an error says, and how it is said in other words.
+# Texts of errors, and their translations.
 
 
 @waiting
@@ -255,7 +255,7 @@ async def test_filled_text_is_bounded() -> None:
 
 
 @pytest.mark.parametrize(
-    ("error", "said"),
+    ("error", "text"),
     [
         (CallFailed("no {1}", name="poor"), "poor: ."),
         (CallFailed("no {1}", code=402), "402: ."),
@@ -263,10 +263,10 @@ async def test_filled_text_is_bounded() -> None:
         (CallError("no {1}"), ": ."),
     ],
 )
-def test_error_without_wording_keeps_its_text(error: CallError, said: str) -> None:
+def test_error_without_wording_keeps_its_text(error: CallError, text: str) -> None:
     assert error.format() == str(error)
     assert error.format().endswith("no {1}")
-    assert error.format("{0}: {1}.") == said
+    assert error.format("{0}: {1}.") == text
 
 
 async def failing(peer: Peer, session: RawSession, error: Message) -> CallError:

@@ -28,17 +28,17 @@ from tests.support.scripted_hub import LONGEST, passes, waiting
 async def a_hub(place: Place | None = None) -> AsyncIterator[Place]:
     """Run a hub with a ZeroMQ port, at the address of another one if there is one."""
     port, zmq_port = (0, 0) if place is None else (place.port, port_of(place))
-    given = settings(server=ServerSettings(port=port, drain_timeout=0.1))
-    async with hub(replace(given, zmq=ZmqSettings(listen=True, port=zmq_port))) as made:
-        yield made
+    hub_settings = settings(server=ServerSettings(port=port, drain_timeout=0.1))
+    async with hub(replace(hub_settings, zmq=ZmqSettings(listen=True, port=zmq_port))) as place_of_hub:
+        yield place_of_hub
 
 
 def port_of(place: Place) -> int:
     return int(place.server.urls[-1][1].rpartition(":")[2])
 
 
-def at(place: Place, **given: object) -> Connector:
-    return connect(f"nq+zmq://127.0.0.1:{port_of(place)}", backoff=(0.001, 0.05), **given)  # type: ignore[arg-type]
+def at(place: Place, **options: object) -> Connector:
+    return connect(f"nq+zmq://127.0.0.1:{port_of(place)}", backoff=(0.001, 0.05), **options)  # type: ignore[arg-type]
 
 
 async def twice(n: int) -> int:

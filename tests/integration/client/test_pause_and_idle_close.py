@@ -35,8 +35,8 @@ def url(place: Place, transport: str) -> str:
     return f"nq+{transport}://127.0.0.1:{place.port}"
 
 
-def at(place: Place, transport: str, **given: object) -> Connector:
-    return connect(url(place, transport), backoff=(0.001, 0.05), **given)  # type: ignore[arg-type]
+def at(place: Place, transport: str, **options: object) -> Connector:
+    return connect(url(place, transport), backoff=(0.001, 0.05), **options)  # type: ignore[arg-type]
 
 
 async def eventually(condition: Callable[[], bool]) -> None:
@@ -120,8 +120,8 @@ async def test_timeouts_apply_during_a_pause() -> None:
             await peer.call("math.add", timeout=0.01)
         peer.resume()
         following = await hub.next()
-        (said,) = await following.heard()
-        assert (said["i"], said["e"]["err"]) == (request["r"], "cancelled")
+        (response,) = await following.heard()
+        assert (response["i"], response["e"]["err"]) == (request["r"], "cancelled")
 
 
 @waiting
@@ -142,10 +142,10 @@ async def test_pause_while_a_link_is_opened() -> None:
     hub = RawHub()
     gate, dialled = asyncio.Event(), asyncio.Event()
 
-    async def slow(*args: object, **given: object) -> object:
+    async def slow(*args: object, **kwargs: object) -> object:
         dialled.set()
         await gate.wait()
-        return await hub.open_link(*args, **given)  # type: ignore[arg-type]
+        return await hub.open_link(*args, **kwargs)  # type: ignore[arg-type]
 
     async with hub.client() as (peer, session):
         peer._reconnector._open_link = slow
@@ -289,12 +289,12 @@ async def test_idle_close_closes_http_connections() -> None:
 
 
 @pytest.mark.parametrize(
-    ("given", "idle", "sentence"),
+    ("url", "idle", "sentence"),
     [
         ("lrpm+ws://h", 1.0, r"`idle_close` needs nq\+ws"),
         ("nq+ws://h", 0.0, "`idle_close` must be a positive number"),
     ],
 )
-def test_invalid_idle_close_is_refused(given: str, idle: float, sentence: str) -> None:
+def test_invalid_idle_close_is_refused(url: str, idle: float, sentence: str) -> None:
     with pytest.raises(ValueError, match=sentence):
-        connect(given, idle_close=idle)
+        connect(url, idle_close=idle)

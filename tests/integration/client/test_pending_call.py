@@ -54,13 +54,13 @@ async def test_notes_arrive_during_the_call_and_end_with_it(protocol: str) -> No
     async with hub() as place, at(place, protocol) as caller, at(place, "nq") as callee:
         await callee.register("report.build", build)
         call = caller.begin("report.build", {"year": 2026}, timeout=20.0)
-        told = await next_notes(call.progress(), 2) if protocol in PROGRESS_PROTOCOLS else []
+        notes = await next_notes(call.progress(), 2) if protocol in PROGRESS_PROTOCOLS else []
         assert not call.is_over
         go_on.set()
         assert [await call, await call, call.is_over] == [2026, 2026, True]
-        assert [each async for each in call.progress()] == told
-        if told:
-            assert told == [Note("note", {"done": 0.5}, "half of {1}"), Note("warn", None, "hot {0}", "heat")]
+        assert [each async for each in call.progress()] == notes
+        if notes:
+            assert notes == [Note("note", {"done": 0.5}, "half of {1}"), Note("warn", None, "hot {0}", "heat")]
             assert [each.code async for each in call.notes({"warn"})] == ["heat"]
 
 
@@ -204,11 +204,11 @@ async def test_verbose_caller_gets_debug_notes(callee: str, verbose: bool | str)
             await other.serve(app)
         call = caller.begin("work", verbose=verbose)
         assert await call == 4
-        told = [Note("transient", 1, "again"), Note("debug", 2, "", "cache"), Note("note", 3)]
-        assert [each async for each in call.notes() if each.code not in {"waiting", "repeat"}] == told
+        notes = [Note("transient", 1, "again"), Note("debug", 2, "", "cache"), Note("note", 3)]
+        assert [each async for each in call.notes() if each.code not in {"waiting", "repeat"}] == notes
         call = caller.begin("work")
         assert await call == 4
-        assert [each async for each in call.notes()] == told[2:]
+        assert [each async for each in call.notes()] == notes[2:]
         texts: list[str] = []
         assert await caller.call("work", verbose=verbose, progress=lambda _, text: texts.append(text)) == 4
         assert (await caller.call_reply("work", verbose=verbose)).value == 4
@@ -237,8 +237,8 @@ async def test_verbose_is_v_and_transient_is_tmp_on_the_wire() -> None:
         call = peer.begin("work", verbose="debug")
         request = await session.request()
         assert request["v"] == "debug"
-        told = {"type": "tmp", "fatal": False, "note": "waiting", "text": "{0}, {1} so far", "args": ["2"]}
-        session.say({"a": "b1", "i": request["r"], "d": {"n": 1}, "e": told})
+        note_element = {"type": "tmp", "fatal": False, "note": "waiting", "text": "{0}, {1} so far", "args": ["2"]}
+        session.say({"a": "b1", "i": request["r"], "d": {"n": 1}, "e": note_element})
         session.say({"a": "b1", "i": request["r"], "d": 7})
         assert await call == 7
         assert [each async for each in call.notes()] == [Note("transient", {"n": 1}, "waiting, 2 so far", "waiting")]

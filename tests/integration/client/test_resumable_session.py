@@ -26,9 +26,9 @@ from tests.support.scripted_hub import LASTING, URLS, ScriptedHub, until, waitin
 every_transport = pytest.mark.parametrize("transport", LASTING)
 
 
-def at(place: Place, transport: str, **given: object) -> Connector:
+def at(place: Place, transport: str, **options: object) -> Connector:
     url = URLS[transport].replace("hub", f"127.0.0.1:{place.port}")
-    return connect(url, backoff=(0.001, 0.05), **given)  # type: ignore[arg-type]
+    return connect(url, backoff=(0.001, 0.05), **options)  # type: ignore[arg-type]
 
 
 def resumable_session(peer: Peer) -> ResumableSession:
@@ -71,11 +71,11 @@ class Service:
 @every_transport
 @waiting
 async def test_progress_arrives_during_the_call(transport: str) -> None:
-    told: list[tuple[object, str]] = []
+    notes: list[tuple[object, str]] = []
     heard = asyncio.Event()
 
     def progress(value: object, text: str) -> None:
-        told.append((value, text))
+        notes.append((value, text))
         heard.set()
 
     async def work(context: Context) -> str:
@@ -86,7 +86,7 @@ async def test_progress_arrives_during_the_call(transport: str) -> None:
     async with hub() as place, at(place, transport) as caller, at(place, transport) as callee:
         await callee.register("work", work)
         assert await caller.call("work", progress=progress) == "done"
-    assert told == [({"done": 0.5}, "half of it")]
+    assert notes == [({"done": 0.5}, "half of it")]
 
 
 @every_transport
@@ -163,9 +163,9 @@ async def test_call_survives_a_restart_of_the_hub(transport: str) -> None:
         await service.began.wait()
         open_link = caller._reconnector._open_link
 
-        async def later(*args: object, **given: object) -> object:
+        async def later(*args: object, **kwargs: object) -> object:
             await gate.wait()
-            return await open_link(*args, **given)  # type: ignore[arg-type]
+            return await open_link(*args, **kwargs)  # type: ignore[arg-type]
 
         caller._reconnector._open_link = later
         before = caller.session

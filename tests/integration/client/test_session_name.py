@@ -23,8 +23,8 @@ def at(place: Place, protocol: str, **settings: object) -> Connector:
 
 
 async def names(peer: Peer) -> list[str]:
-    found: Any = await peer.call("hub.peers")
-    return [each["name"] for each in found["peers"]]
+    result: Any = await peer.call("hub.peers")
+    return [item["name"] for item in result["peers"]]
 
 
 @every_protocol

@@ -268,13 +268,13 @@ def test_end_of_the_hub_is_reported() -> None:
 
 def test_stop_in_the_event_loop_fails_waiting_threads() -> None:
     loop = LoopThread()
-    told = []
+    errors = []
 
     def wait() -> None:
         try:
             loop.run(asyncio.Event().wait())
         except (ConnectionLost, CancelledError) as exc:
-            told.append(exc)
+            errors.append(exc)
 
     waits = threading.Thread(target=wait)
     waits.start()
@@ -287,5 +287,5 @@ def test_stop_in_the_event_loop_fails_waiting_threads() -> None:
     loop.run(end())
     loop._thread.join(20.0)
     waits.join(20.0)
-    assert len(told) == 1
+    assert len(errors) == 1
     loop.stop(nothing)

@@ -207,8 +207,8 @@ async def get_balance() -> int:
 async def test_namespace_of_an_application_is_discovered(protocol: str) -> None:
     async with hub(app=account) as place, at(place, protocol) as peer:
         below = await peer.discover("Account:" if protocol.startswith("umq") else "account.")
-        named = "getBalance" if protocol.startswith("umq") else "get_balance"
-        assert (below.methods, below.routes, below.doc) == ((named,), (), None)
+        method_name = "getBalance" if protocol.startswith("umq") else "get_balance"
+        assert (below.methods, below.routes, below.doc) == ((method_name,), (), None)
         whole = {"umq": "Account:getBalance", "umq36": "Account.getBalance"}.get(protocol, "")
         listed = await peer.discover()
         assert not whole or whole in listed.methods

@@ -61,7 +61,7 @@ def blobs(parts: list[bytes]) -> None: ...
 def at(when: dt.datetime) -> None: ...
 def table(rows: dict[int, str]) -> None: ...
 def many(first: int, *rest: int) -> None: ...
-def named(first: int, **others: int) -> None: ...
+def keywords(first: int, **others: int) -> None: ...
 def must(*, key: int) -> None: ...
 def shared(into: list[int] = [1]) -> None: ...  # noqa: B006  # the shared default is what the test checks
 def quoted(points: "list[Point]") -> None: ...
@@ -117,8 +117,8 @@ FITS: list[tuple[Callable[..., object], Payload | str, list[object], dict[str, o
     (table, '[{"1":"a"}]', [{1: "a"}], {}),
     (many, "[1,2,3]", [1, 2, 3], {}),
     (many, '{"first":1}', [1], {}),
-    (named, '{"first":1,"other":2}', [1], {"other": 2}),
-    (named, "[1]", [1], {}),
+    (keywords, '{"first":1,"other":2}', [1], {"other": 2}),
+    (keywords, "[1]", [1], {}),
 ]
 
 
@@ -130,14 +130,14 @@ def payload(body: Payload | str) -> Payload:
     return Json(body.encode()) if isinstance(body, str) else body
 
 
-@pytest.mark.parametrize(("function", "body", "args", "named"), FITS)
+@pytest.mark.parametrize(("function", "body", "args", "kwargs"), FITS)
 def test_valid_body_becomes_arguments(
-    function: Callable[..., object], body: Payload | str, args: list[object], named: dict[str, object]
+    function: Callable[..., object], body: Payload | str, args: list[object], kwargs: dict[str, object]
 ) -> None:
-    given = reader(function).read(payload(body))
-    assert given == (args, named)
-    assert list(map(type, given[0])) == list(map(type, args))
-    function(*given[0], **given[1])
+    bound = reader(function).read(payload(body))
+    assert bound == (args, kwargs)
+    assert list(map(type, bound[0])) == list(map(type, args))
+    function(*bound[0], **bound[1])
 
 
 WRONG: list[tuple[Callable[..., object], Payload | str, str]] = [
@@ -179,7 +179,7 @@ WRONG: list[tuple[Callable[..., object], Payload | str, str]] = [
     (at, '["yesterday"]', "argument 'when': invalid RFC3339 encoded datetime"),
     (table, '[{"a":"b"}]', "argument 'rows': expected int, got str"),
     (many, '[1,2,"x"]', "argument 'rest[1]': expected int, got str"),
-    (named, '{"first":1,"other":"x"}', "argument 'other': expected int, got str"),
+    (keywords, '{"first":1,"other":"x"}', "argument 'other': expected int, got str"),
     (echo, '{"$base64":1}', "the body has no value: $base64 without a string"),
 ]
 

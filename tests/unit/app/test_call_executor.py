@@ -127,7 +127,7 @@ async def test_second_call_with_an_open_id_is_dropped(caplog: pytest.LogCaptureF
     await stage.responses(1)
     await stage.dispatcher.close()
     assert stage.sent == [Result("1", Value(1))]
-    assert "under the id of another" in caplog.text
+    assert "with the id of another" in caplog.text
 
 
 @in_loop
@@ -225,8 +225,8 @@ async def test_many_calls_in_threads_all_get_a_response() -> None:
 
     stage = Stage(app)
     stage.receive(*(make_call("double", str(number), id=str(number)) for number in range(400)))
-    said = await stage.responses(400)
-    assert sorted(value_of(word) for word in said) == list(range(0, 800, 2))  # type: ignore[type-var]
+    responses = await stage.responses(400)
+    assert sorted(value_of(word) for word in responses) == list(range(0, 800, 2))  # type: ignore[type-var]
     await stage.dispatcher.close()
 
 
@@ -272,18 +272,18 @@ async def test_coroutine_returned_by_a_function_in_a_thread_fails_the_call() -> 
     stage = Stage(app)
     reason, text = failure_of(await stage.call("hidden"))
     assert reason is Reason.RAISED
-    assert text.startswith("TypeError: a plain function returned a coroutine")
+    assert text.startswith("TypeError: a function that is not async returned a coroutine")
     await stage.dispatcher.close()
 
 
 def test_thread_may_end_after_the_event_loop_was_closed() -> None:
     go = threading.Event()
-    told: list[bool] = []
+    outcomes: list[bool] = []
 
     async def begin(pool: ThreadPoolExecutor) -> None:
-        thread_runner.ThreadRunner(pool).start(lambda: go.wait(20), told.append)
+        thread_runner.ThreadRunner(pool).start(lambda: go.wait(20), outcomes.append)
 
     with ThreadPoolExecutor(1) as pool:
         asyncio.run(begin(pool))
         go.set()
-    assert told == []
+    assert outcomes == []

@@ -60,7 +60,7 @@ async def test_methods_are_registered_with_kind_share_and_documentation() -> Non
 
     offers = Stage(app).dispatcher.registrations()
     name, spelling = "account.get_balance", "Account:getBalance"
-    assert offers == [Register(f"offer {name}", name, spelling, doc="How much?", share="random")]
+    assert offers == [Register(f"register {name}", name, spelling, doc="How much?", share="random")]
 
 
 @in_loop
@@ -145,8 +145,8 @@ async def test_exception_of_a_method_fails_only_its_call(
     assert failure_of(await stage.call("bad_plain")) == (Reason.RAISED, text)
     assert value_of(await stage.call("good")) == 1
     await stage.dispatcher.close()
-    told = [record.getMessage().partition(" (")[0] for record in caplog.records]
-    assert told == ["bad failed", "bad_plain failed"]
+    logged = [record.getMessage().partition(" (")[0] for record in caplog.records]
+    assert logged == ["bad failed", "bad_plain failed"]
     assert all(record.exc_info is not None for record in caplog.records)
 
 
@@ -189,10 +189,10 @@ async def test_exception_text_is_only_logged_unless_show_errors_is_set(caplog: p
     for name, kind in {"bad": ValueError, "bad_plain": LookupError, "bad_stream": OSError}.items():
         caplog.clear()
         reason, text = failure_of((await stage.call_all(name))[-1])
-        found = REFERENCE.fullmatch(text)
-        assert (reason, found is not None) == (Reason.RAISED, True), text
+        match = REFERENCE.fullmatch(text)
+        assert (reason, match is not None) == (Reason.RAISED, True), text
         (record,) = caplog.records
-        references += [found and found[1]]
+        references += [match and match[1]]
         assert record.getMessage() == f"{name} failed (reference {references[-1]})"
         assert record.fields == {"method": name, "reference": references[-1]}  # type: ignore[attr-defined]
         assert record.exc_info is not None
@@ -246,10 +246,10 @@ async def test_failing_log_handler_does_not_lose_the_response() -> None:
     stage = Stage(app)
     log.addHandler(full)
     try:
-        said = [await stage.call("bad"), await stage.call("bad")]
+        responses = [await stage.call("bad"), await stage.call("bad")]
     finally:
         log.removeHandler(full)
-    assert {failure_of(word) for word in said} == {(Reason.RAISED, "KeyError: 'k'")}
+    assert {failure_of(word) for word in responses} == {(Reason.RAISED, "KeyError: 'k'")}
 
 
 @in_loop
@@ -342,19 +342,19 @@ async def test_result_that_cannot_be_encoded_becomes_a_failure(caplog: pytest.Lo
     app = App()
 
     @app.method
-    async def give(what: str) -> str:
-        return what
+    async def give(text: str) -> str:
+        return text
 
     @app.method
-    async def fail(what: str) -> None:
-        raise Fail(what)
+    async def fail(text: str) -> None:
+        raise Fail(text)
 
     @app.method
     async def attach() -> Reply:
         return Reply("two", [b"unwritable", b"good"])
 
     stage = Narrow(app)
-    sentence = "the method ran, but its answer cannot be written: no room for it"
+    sentence = "the method ran, but its result cannot be encoded: no room for it"
     assert failure_of(await stage.call("give", '"unwritable"')) == (Reason.RAISED, sentence)
     stage.receive(make_call("fail", '"unwritable"'), make_call("give", '"broken"', id="2"))
     assert value_of(await stage.call("give", '"good"', id="3")) == "good"
@@ -372,12 +372,12 @@ async def test_result_that_cannot_be_encoded_becomes_a_failure(caplog: pytest.Lo
 @in_loop
 async def test_unknown_messages_are_ignored_and_refusals_are_logged(caplog: pytest.LogCaptureFixture) -> None:
     stage = Stage(App())
-    stage.receive(Welcome(), Result("offer a"), Failure("offer a.b", Reason.DENIED, "not you"))
-    stage.receive(Failure("7", Reason.DENIED), Failure("follow x.*", Reason.DENIED))
+    stage.receive(Welcome(), Result("register a"), Failure("register a.b", Reason.DENIED, "not you"))
+    stage.receive(Failure("7", Reason.DENIED), Failure("subscribe x.*", Reason.DENIED))
     assert stage.sent == []
     assert [record.getMessage() for record in caplog.records] == [
         "the hub refused a request request=register a.b error=not you",
-        "the hub refused a request request=subscribe x.* error=refused",
+        "the hub refused a request request=subscribe x.* error=permission denied",
     ]
 
 

@@ -18,8 +18,8 @@ from tests.unit.app.dispatcher_harness import Stage, in_loop
 
 
 def make_event(value: object, subscription: str = "1", **options: object) -> words.Event:
-    given = {"topic": ("a", "b.c"), "body": Value(value), **options}
-    return words.Event(subscription, **given)  # type: ignore[arg-type]  # options of any type
+    fields = {"topic": ("a", "b.c"), "body": Value(value), **options}
+    return words.Event(subscription, **fields)  # type: ignore[arg-type]  # options of any type
 
 
 class Seen:
@@ -57,8 +57,8 @@ async def test_handlers_are_subscribed_and_get_events() -> None:
 
     stage = Stage(app)
     assert stage.dispatcher.subscriptions() == [
-        words.Subscribe("follow a.*", parse_pattern("a.*", UMQ), "1"),
-        words.Subscribe("follow x", parse_pattern("x", UMQ), "2"),
+        words.Subscribe("subscribe a.*", parse_pattern("a.*", UMQ), "1"),
+        words.Subscribe("subscribe x", parse_pattern("x", UMQ), "2"),
     ]
     stage.receive(make_event(1), make_event("text", "2", topic=("x",), missed=3), make_event(0, "unknown"))
     assert await first.until(1) == [Event("a.b%2Ec", 1)]
@@ -122,7 +122,7 @@ async def test_slow_handler_misses_events_and_gets_their_number(
     await seen.until(5)
     assert [(event.data, event.missed) for event in seen.events] == [(0, 0), (1, 0), (2, 0), (5, 8), (6, 0)]
     assert len(caplog.records) == 1
-    assert "on a: events come faster than they are handled" in caplog.text
+    assert "dropped events: the handler is too slow handler=on a" in caplog.text
 
 
 @in_loop
@@ -157,10 +157,10 @@ async def test_failing_handler_gets_the_next_event(caplog: pytest.LogCaptureFixt
     stage.receive(make_event(1), make_event(2), make_event(3), bad, make_event(4))
     assert [event.data for event in await seen.until(4)] == [1, 2, 3, 4]
     assert [record.getMessage() for record in caplog.records] == [
-        "on a failed",
-        "on a failed",
+        "a handler failed topic=a",
+        "a handler failed topic=a",
         "a handler cancelled itself topic=a",
-        "on a failed",
+        "a handler failed topic=a",
     ]
 
 
@@ -214,4 +214,4 @@ async def test_closed_topic_is_logged(caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.INFO):
         stage.receive(words.TopicClosed("1"), words.TopicClosed("unknown"))
     assert [record.getMessage() for record in caplog.records] == ["the topic of an event handler was closed topic=a.b"]
-    stage.receive(words.Failure("follow a.b", Reason.DENIED))
+    stage.receive(words.Failure("subscribe a.b", Reason.DENIED))

@@ -70,7 +70,7 @@ async def test_close_waits_only_for_the_grace_period(
     stage.receive(make_call("stubborn"))
     await begun.wait()
     await stage.dispatcher.close()
-    assert "1 tasks do not end" in caplog.text
+    assert "cancelled tasks still run tasks=1" in caplog.text
     go.set()
     await stage.idle()
 

@@ -38,8 +38,8 @@ def counting() -> App:
 
 
 def parts(values: Sequence[object], call_id: str = "1") -> list[HubMessage]:
-    said: list[HubMessage] = [Result(call_id, Value(value), stream=True, last=False) for value in values]
-    return [*said, Result(call_id, None, stream=True)]
+    sent: list[HubMessage] = [Result(call_id, Value(value), stream=True, last=False) for value in values]
+    return [*sent, Result(call_id, None, stream=True)]
 
 
 @pytest.mark.parametrize("to", [0, 1, 100])
@@ -78,9 +78,9 @@ async def test_parts_have_attachments(*, in_parts: bool) -> None:
     await stage.dispatcher.close()
     results = [word for word in stage.sent if isinstance(word, Result)]
     assert results[0].body == (Value(1) if in_parts else Json(b"[1,2]"))
-    named = [name for result in results for name in result.attachments]
+    names = [name for result in results for name in result.attachments]
     attached = [word for word in stage.sent if isinstance(word, Attachment)]
-    assert attached == [Attachment(named[0], b"one"), Attachment(named[1], b"two")]
+    assert attached == [Attachment(names[0], b"one"), Attachment(names[1], b"two")]
 
 
 @in_loop
@@ -97,9 +97,9 @@ async def test_exception_in_a_stream_ends_it_with_a_failure() -> None:
     stage = Stage(app)
     first = Result("1", Value(1), stream=True, last=False)
     assert await stage.call_all("some", '"raise"') == [first, Failure("1", Reason.RAISED, "no more")]
-    said = await stage.call_all("some", '"else"')
-    assert said[0] == first
-    assert failure_of(said[1])[1].startswith("the method ran, but a object cannot be sent")
+    sent = await stage.call_all("some", '"else"')
+    assert sent[0] == first
+    assert failure_of(sent[1])[1].startswith("the method ran, but a object cannot be sent")
     assert failure_of(await stage.call("some", "[1,2]"))[0] is Reason.BAD_ARGUMENTS
 
 
@@ -144,8 +144,8 @@ async def test_endless_stream_lets_other_tasks_run() -> None:
     app = counting()
     stage = Stage(app)
     stage.receive(make_call("count", "1000000000", id="long"))
-    said = await stage.call_all("count", "1")
-    assert [word for word in said if isinstance(word, Result) and word.id == "1"] == parts([0])
+    sent = await stage.call_all("count", "1")
+    assert [word for word in sent if isinstance(word, Result) and word.id == "1"] == parts([0])
     await stage.dispatcher.close()
 
 
@@ -351,15 +351,15 @@ async def test_large_parts_let_other_tasks_run(large: object) -> None:
     async def flow() -> AsyncIterator[object]:
         for _ in range(5):
             yield large
-        told.append(turns)
+        turn_counts.append(turns)
 
     def turn() -> None:
         nonlocal turns
         turns += 1
         asyncio.get_running_loop().call_soon(turn) if turns < 100 else None
 
-    told: list[int] = []
+    turn_counts: list[int] = []
     stage = Stage(app)
     asyncio.get_running_loop().call_soon(turn)
     await stage.call_all("flow")
-    assert told[0] >= 5
+    assert turn_counts[0] >= 5

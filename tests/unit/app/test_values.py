@@ -29,7 +29,7 @@ class Struct(msgspec.Struct):
 
 
 @pytest.mark.parametrize(
-    ("value", "plain"),
+    ("value", "expected"),
     [
         (None, None),
         (1, 1),

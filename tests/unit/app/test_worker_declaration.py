@@ -61,19 +61,19 @@ def test_worker_keeps_the_type_of_its_function() -> None:
 
 def test_data_is_converted_to_the_annotation_of_the_argument() -> None:
     def typed(photo: Photo) -> None: ...
-    def union(given: int | None) -> None: ...
-    def named(*, photo: Photo) -> None: ...
+    def union(number: int | None) -> None: ...
+    def keyword_only(*, photo: Photo) -> None: ...
     def without(data, size=3): ...  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN202
     def anything(data: Any) -> None: ...  # noqa: ANN401
     def optional(photo: Photo | None = None) -> None: ...
 
     assert arguments(typed, {"path": "a"}) == ([Photo("a")], {})
     assert arguments(union, None) == ([None], {})
-    assert arguments(named, {"path": "a", "width": 5}) == ([], {"photo": Photo("a", 5)})
+    assert arguments(keyword_only, {"path": "a", "width": 5}) == ([], {"photo": Photo("a", 5)})
     assert arguments(without, {"any": 1}) == ([{"any": 1}, 3], {})
     assert arguments(anything, [1, "a"]) == ([[1, "a"]], {})
     assert arguments(optional, {"path": "a"}) == ([Photo("a")], {})
-    for function in (typed, named):
+    for function in (typed, keyword_only):
         with pytest.raises(BadValue, match="the value is not of type Photo"):
             arguments(function, {"path": 7})
     with pytest.raises(BadValue, match="Expected `str`, got `int`"):
@@ -94,10 +94,10 @@ def test_context_is_passed_at_the_position_of_its_parameter() -> None:
 def test_parameter_annotated_job_gets_the_job() -> None:
     async def work(job: Job, context: Context) -> None: ...
 
-    (given, _), named = arguments(work, {"path": "a"})
-    assert isinstance(given, Job)
-    assert given.decode(Photo) == Photo("a")
-    assert named == {}
+    (argument, _), kwargs = arguments(work, {"path": "a"})
+    assert isinstance(argument, Job)
+    assert argument.decode(Photo) == Photo("a")
+    assert kwargs == {}
 
 
 async def streaming(data: int) -> AsyncIterator[int]:
@@ -150,10 +150,10 @@ def test_worker_with_an_invalid_queue_or_concurrency_is_refused() -> None:
     with pytest.raises(ValueError, match="must not be empty"):
         app.worker("")
     for concurrency in (0, -1):
-        with pytest.raises(ValueError, match="concurrency is at least 1"):
+        with pytest.raises(ValueError, match="concurrency must be at least 1"):
             app.worker("photos", concurrency=concurrency)
     for unfit in ("2", 1.5, True):
-        with pytest.raises(TypeError, match="concurrency is an integer"):
+        with pytest.raises(TypeError, match="concurrency must be an integer"):
             app.worker("photos", concurrency=unfit)  # type: ignore[arg-type]
 
 

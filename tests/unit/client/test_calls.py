@@ -94,15 +94,15 @@ async def test_exception_has_the_fields_of_the_failure() -> None:
 
 
 @every_protocol
-@pytest.mark.parametrize(("said", "told"), [("", "slow did not answer within 20 s"), ("too late", "too late")])
+@pytest.mark.parametrize(("reported", "expected"), [("", "slow did not answer within 20 s"), ("too late", "too late")])
 @waiting
-async def test_timeout_reported_by_the_hub_has_a_text(protocol: str, said: str, told: str) -> None:
+async def test_timeout_reported_by_the_hub_has_a_text(protocol: str, reported: str, expected: str) -> None:
     hub = ScriptedHub(protocol)
     async with hub.client(timeout=20.0) as (peer, session):
         for call in (peer.call("slow"), peer.call_reply("slow")):
             task = asyncio.create_task(call)
-            session.say(Failure((await session.next(Call)).id, Reason.TIMEOUT, said))
-            with pytest.raises(CallTimeout, match=f"^{told}$"):
+            session.say(Failure((await session.next(Call)).id, Reason.TIMEOUT, reported))
+            with pytest.raises(CallTimeout, match=f"^{expected}$"):
                 await task
 
 
@@ -148,10 +148,10 @@ async def test_call_without_a_response_times_out_and_is_cancelled_at_the_hub(pro
 async def test_timeout_is_sent_unless_it_is_the_default_of_the_hub() -> None:
     hub = ScriptedHub("lrpm-json")
     async with hub.client(timeout=5.0) as (peer, session):
-        for given, told in ((None, 5.0), (0.5, 0.5)):
-            task = asyncio.create_task(peer.call("slow", timeout=given))
+        for timeout, sent_timeout in ((None, 5.0), (0.5, 0.5)):
+            task = asyncio.create_task(peer.call("slow", timeout=timeout))
             call = await session.next(Call)
-            assert call.timeout == told
+            assert call.timeout == sent_timeout
             session.say(Result(call.id))
             await task
     async with hub.client() as (peer, session):
@@ -284,10 +284,10 @@ async def test_result_that_cannot_be_decoded_raises_call_failed() -> None:
 
 @waiting
 async def test_progress_callback_gets_notes(caplog: pytest.LogCaptureFixture) -> None:
-    told: list[tuple[object, str]] = []
+    notes: list[tuple[object, str]] = []
 
     def hear(value: object, text: str) -> None:
-        told.append((value, text))
+        notes.append((value, text))
         if value == 2:
             raise RuntimeError("a mistake of the user's")
 
@@ -300,7 +300,7 @@ async def test_progress_callback_gets_notes(caplog: pytest.LogCaptureFixture) ->
         session.say(Result(call.id, Value("done")))
         with caplog.at_level(logging.ERROR):
             assert await task == "done"
-    assert told == [(1, "on the way"), (2, "on the way"), (3, "on the way")]
+    assert notes == [(1, "on the way"), (2, "on the way"), (3, "on the way")]
     assert "a mistake of the user's" in caplog.text
 
 
@@ -394,4 +394,4 @@ async def test_unread_responses_above_the_limit_end_the_connection() -> None:
         session.link.pause_reading()
         for number in range(10):
             session.say(Call(str(number), "photo"))
-        assert "unread" in (await peer.wait_closed()).text
+        assert "reads too slowly" in (await peer.wait_closed()).text

@@ -7,18 +7,18 @@ from fiveways.errors import NotExecuted, Reason
 from fiveways.model.names import LRPM, UMQ, UMQ36
 
 
-@pytest.mark.parametrize("written", ["account.get_balance", "Account:getBalance", "Account.get-balance"])
+@pytest.mark.parametrize("spelling", ["account.get_balance", "Account:getBalance", "Account.get-balance"])
 def test_target_has_folded_name_and_spelling(spelling: str) -> None:
     assert names.parse_target(spelling) == names.CallTarget("account.get_balance", spelling)
 
 
-@pytest.mark.parametrize("written", ["callback.abc123", "callback:ABC123"])
+@pytest.mark.parametrize("spelling", ["callback.abc123", "callback:ABC123"])
 def test_callback_target_is_its_token(spelling: str) -> None:
     assert names.parse_target(spelling) == names.CallTarget("abc123", is_callback=True)
 
 
 @pytest.mark.parametrize(
-    ("written", "style", "expected"),
+    ("spelling", "style", "expected"),
     [
         ("Account:getBalance", UMQ, "Account:getBalance"),
         ("account.get_balance", UMQ36, "account.get_balance"),

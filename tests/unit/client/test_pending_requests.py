@@ -16,19 +16,19 @@ class Late:
     def __init__(self) -> None:
         self.names: list[str] = []
         self.too_early: list[str] = []
-        self.told = asyncio.Event()
+        self.changed = asyncio.Event()
 
     def __call__(self, pending: PendingRequest) -> None:
         self.names.append(pending.id)
         # The event loop runs timers early by its clock resolution.
         if asyncio.get_running_loop().time() < pending.deadline - 0.002:
             self.too_early.append(pending.id)
-        self.told.set()
+        self.changed.set()
 
     async def all(self, number: int) -> list[str]:
         while len(self.names) < number:
-            self.told.clear()
-            await self.told.wait()
+            self.changed.clear()
+            await self.changed.wait()
         return self.names
 
 

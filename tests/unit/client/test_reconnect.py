@@ -192,7 +192,7 @@ async def test_silent_hub_is_pinged_and_then_lost() -> None:
     hub = ScriptedHub()
     async with hub.client(keepalive=0.01) as (peer, session):
         session.link.pause_reading()  # no response to pings
-        assert "sign of life" in await until(peer, ConnectionState.RECONNECTING)
+        assert "no keepalive response" in await until(peer, ConnectionState.RECONNECTING)
 
 
 @waiting

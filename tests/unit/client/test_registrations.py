@@ -178,7 +178,7 @@ async def test_refused_registration_is_not_served(protocol: str) -> None:
         await session.next(Failure)
         hub.answer = granting
         await peer.register("math.add", add)
-        with pytest.raises(ValueError, match="on offer already"):
+        with pytest.raises(ValueError, match="registered already"):
             await peer.register("Math:add", add)
         with pytest.raises(NotExecuted, match="the hub's own"):
             await peer.register("hub.add", add)
@@ -205,16 +205,16 @@ async def test_unregistered_function_is_not_served(protocol: str) -> None:
 @waiting
 async def test_application_is_served_with_startup_and_shutdown(protocol: str) -> None:
     app = App()
-    told: list[str] = []
+    hooks: list[str] = []
     app.method("math.add")(add)
 
     @app.startup
     async def start() -> None:
-        told.append("start")
+        hooks.append("start")
 
     @app.shutdown
     async def stop() -> None:
-        told.append("stop")
+        hooks.append("stop")
 
     @app.method
     async def relay(context: Context) -> None:
@@ -234,8 +234,8 @@ async def test_application_is_served_with_startup_and_shutdown(protocol: str) ->
         assert {(await again.next(Register)).method for _ in range(2)} == {"math.add", "relay"}
         again.say(Call("1", "math.add", Value([4, 5])))
         assert await result(again) == 9
-        assert told == ["start"]
-    assert told == ["start", "stop"]
+        assert hooks == ["start"]
+    assert hooks == ["start", "stop"]
 
 
 @every_protocol
@@ -260,7 +260,7 @@ async def test_callback_can_be_called_once(protocol: str) -> None:
         assert success.body is not None
         assert success.body.value() == 5
         assert isinstance(failure, Failure)
-        assert "called before" in failure.text
+        assert "called already" in failure.text
 
 
 @waiting
@@ -302,7 +302,7 @@ async def test_client_responds_to_discovery() -> None:
 async def test_unsupported_requests_of_the_hub_get_a_failure() -> None:
     async with ScriptedHub("umq").client() as (_, session):
         session.say(Publish("1", ("a",), Value(1)))
-        assert "offers methods" in (await session.next(Failure)).text
+        assert "serves only method calls" in (await session.next(Failure)).text
 
 
 @every_protocol
@@ -359,7 +359,7 @@ async def test_application_with_a_refused_part_is_not_served() -> None:
         hub.answer = granting
         assert set(app.methods) == {"math.add", "math.sub"}
         await peer.serve(app)
-        with pytest.raises(ValueError, match="on offer already"):
+        with pytest.raises(ValueError, match="registered already"):
             await peer.serve(app)
 
 

@@ -130,8 +130,8 @@ async def test_refused_restore_is_logged_and_ends_the_subscription(caplog: pytes
         await until(peer, ConnectionState.RECONNECTED)
         with pytest.raises(NotExecuted, match="not any more"):
             await anext(events)
-    assert "method math.add was not restored" in caplog.text
-    assert "subscription news was not restored" in caplog.text
+    assert "item=method math.add error=" in caplog.text
+    assert "item=subscription news error=" in caplog.text
 
 
 @waiting

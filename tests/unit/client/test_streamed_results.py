@@ -34,9 +34,9 @@ async def test_unstreamed_result_is_split_into_parts(protocol: str, answer: obje
         parts = peer.stream("count")
         first = asyncio.ensure_future(anext(parts, "end"))
         session.say(Result((await session.next(Call)).id, Value(answer)))
-        given = [await first]
-        given += [part async for part in parts]
-        assert given == (expected or ["end"])
+        received_parts = [await first]
+        received_parts += [part async for part in parts]
+        assert received_parts == (expected or ["end"])
 
 
 @waiting
@@ -83,5 +83,5 @@ async def test_unread_parts_are_bounded() -> None:
         assert await first == 0
         assert (await session.next(Cancel)).id == call.id
         assert await anext(parts) == 1
-        with pytest.raises(Cancelled, match="waited to be taken"):
+        with pytest.raises(Cancelled, match="wait for the reader"):
             await anext(parts)

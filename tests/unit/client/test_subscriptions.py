@@ -164,7 +164,7 @@ async def test_event_that_cannot_be_decoded_is_skipped_and_counted(caplog: pytes
             session.say(Event(asked.subscription, ROOF, Json(b'{"$number":"7"}'), publication=256))
             say_events(session, asked, 1)
             assert (await anext(events)).missed == 1
-    assert "cannot be read" in caplog.text
+    assert "cannot be decoded" in caplog.text
 
 
 @waiting

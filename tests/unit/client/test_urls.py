@@ -6,7 +6,7 @@ from fiveways.client.urls import SCHEMES, Address, BadUrl, parse, parse_mqtt
 
 
 @pytest.mark.parametrize(
-    ("given", "protocol", "url", "subprotocol"),
+    ("original_url", "protocol", "url", "subprotocol"),
     [
         ("umq+ws://localhost", "umq", "ws://localhost:7500/umq", "umq.1"),
         ("umq+ws://localhost:7501/", "umq", "ws://localhost:7501/umq", "umq.1"),
@@ -24,19 +24,19 @@ from fiveways.client.urls import SCHEMES, Address, BadUrl, parse, parse_mqtt
         ("nq+zmq://[::1]:80/", "nq", "zmq://[::1]:80", "nq.1"),
     ],
 )
-def test_url_has_protocol_address_and_subprotocol(given: str, protocol: str, url: str, subprotocol: str) -> None:
-    assert parse(given) == Address(protocol, url, subprotocol, given)
+def test_url_has_protocol_address_and_subprotocol(original_url: str, protocol: str, url: str, subprotocol: str) -> None:
+    assert parse(original_url) == Address(protocol, url, subprotocol, original_url)
 
 
-@pytest.mark.parametrize("given", ["ftp://h", "foo+bar://h", "localhost:7500", "", "umq+ws"])
-def test_error_of_a_wrong_scheme_lists_all_schemes(given: str) -> None:
+@pytest.mark.parametrize("url", ["ftp://h", "foo+bar://h", "localhost:7500", "", "umq+ws"])
+def test_error_of_a_wrong_scheme_lists_all_schemes(url: str) -> None:
     with pytest.raises(BadUrl) as caught:
-        parse(given)
+        parse(url)
     assert all(scheme in str(caught.value) for scheme in SCHEMES)
 
 
 @pytest.mark.parametrize(
-    ("given", "sentence"),
+    ("url", "sentence"),
     [
         ("lrpm://h:1", "lrpm:// has no transport; use one of lrpm+ws://, lrpm+wss://, such as lrpm+ws://h:1"),
         ("umq+tcp://h", "tcp is not a supported transport; use one of umq+ws://, umq+wss://, such as umq+ws://h"),
@@ -56,9 +56,9 @@ def test_error_of_a_wrong_scheme_lists_all_schemes(given: str) -> None:
         ("ftp://h", "ftp:// has neither protocol nor transport; "),
     ],
 )
-def test_error_names_the_missing_part_of_a_scheme(given: str, sentence: str) -> None:
+def test_error_names_the_missing_part_of_a_scheme(url: str, sentence: str) -> None:
     with pytest.raises(BadUrl) as caught:
-        parse(given)
+        parse(url)
     assert str(caught.value).startswith(sentence)
 
 
@@ -68,7 +68,7 @@ def test_unusual_path_gives_a_hint() -> None:
 
 
 @pytest.mark.parametrize(
-    ("given", "broker", "service"),
+    ("url", "broker", "service"),
     [
         ("mqtt-rpc+mqtt://h", "mqtt://h:1883", ""),
         ("mqtt-rpc+mqtts://h/", "mqtts://h:8883", ""),
@@ -76,44 +76,44 @@ def test_unusual_path_gives_a_hint() -> None:
         ("mqtt-rpc+mqtt://h/my/cool%20service", "mqtt://h:1883", "my/cool service"),
     ],
 )
-def test_broker_url_has_address_and_service(given: str, broker: str, service: str) -> None:
-    found, named = parse_mqtt(given)
-    assert (str(found), named) == (broker, service)
-    with pytest.raises(BadUrl, match="leads to a broker"):
-        parse(given)
+def test_broker_url_has_address_and_service(url: str, broker: str, service: str) -> None:
+    parsed_broker, parsed_service = parse_mqtt(url)
+    assert (str(parsed_broker), parsed_service) == (broker, service)
+    with pytest.raises(BadUrl, match="is for an MQTT broker"):
+        parse(url)
 
 
 @pytest.mark.parametrize(
-    ("given", "sentence"),
+    ("url", "sentence"),
     [
-        ("mqtt-rpc+ws://h", "is no way to a broker"),
+        ("mqtt-rpc+ws://h", "is not a broker scheme"),
         ("mqtt-rpc+mqtt://", "names no host"),
         ("mqtt-rpc+mqtt://h:99999", "port"),
-        ("mqtt-rpc+mqtt://ann:s3cret@h", "no names or secrets"),
+        ("mqtt-rpc+mqtt://ann:s3cret@h", "must not contain credentials"),
     ],
 )
-def test_invalid_broker_url_is_refused(given: str, sentence: str) -> None:
+def test_invalid_broker_url_is_refused(url: str, sentence: str) -> None:
     with pytest.raises(BadUrl, match=sentence) as caught:
-        parse_mqtt(given)
+        parse_mqtt(url)
     assert "s3cret" not in str(caught.value)
 
 
 @pytest.mark.parametrize(
-    ("given", "sentence"),
+    ("url", "sentence"),
     [
-        ("umq+ws://", "names no host"),
-        ("umq+ws:///umq", "names no host"),
-        ("umq+ws://h:99999", "is no URL"),
-        ("umq+ws://h:x", "is no URL"),
+        ("umq+ws://", "has no host"),
+        ("umq+ws:///umq", "has no host"),
+        ("umq+ws://h:99999", "is not a valid URL"),
+        ("umq+ws://h:x", "is not a valid URL"),
         ("lrpm+ws://h?encoding=xml", "json or cbor"),
         ("umq+ws://h?encoding=cbor", "only one"),
-        ("nq+zmq://h/nq", r"ZeroMQ has no paths; a URL looks like nq\+zmq://h:7555"),
+        ("nq+zmq://h/nq", r"ZeroMQ has no paths; expected a URL such as nq\+zmq://h:7555"),
         ("nq+zmq://h?peer=1", "ZeroMQ has no paths"),
     ],
 )
-def test_invalid_url_is_refused(given: str, sentence: str) -> None:
+def test_invalid_url_is_refused(url: str, sentence: str) -> None:
     with pytest.raises(BadUrl, match=sentence):
-        parse(given)
+        parse(url)
 
 
 def test_secret_in_a_url_is_refused_and_not_shown() -> None:

@@ -87,8 +87,8 @@ def test_bytes_are_passed_if_they_are_a_valid_message() -> None:
 
 def test_bytes_field_accepts_base64_and_bytes() -> None:
     wire = pb.SumReply(digest=b"\xfb\xff").SerializeToString()
-    for given in ("+/8=", "-_8", "-_8=", "+/8", b"\xfb\xff"):
-        assert to_wire("Sum", Value({"digest": given}), RESPONSE) == wire
+    for digest in ("+/8=", "-_8", "-_8=", "+/8", b"\xfb\xff"):
+        assert to_wire("Sum", Value({"digest": digest}), RESPONSE) == wire
     assert to_wire("Sum", Json(b'{"digest": {"$base64": "+/8="}}'), RESPONSE) == wire
     assert from_wire("Sum", wire, RESPONSE) == {"total": "0", "digest": "+/8="}
 
@@ -224,9 +224,9 @@ REFUSED = [
 
 @pytest.mark.parametrize(("value", "text"), REFUSED)
 def test_invalid_value_is_refused_with_its_path(value: object, text: str) -> None:
-    said = refusal("Echo", value)
-    assert text in said
-    assert len(said) < 300
+    text_of_error = refusal("Echo", value)
+    assert text in text_of_error
+    assert len(text_of_error) < 300
 
 
 TAKEN = [

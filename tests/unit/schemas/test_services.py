@@ -33,14 +33,14 @@ def test_service_of_module_class_and_descriptor_are_equal() -> None:
     module, service = compiled_schema.greeter().module, generated()
     descriptor = module.DESCRIPTOR.services_by_name["Greeter"]
     assert Service.of(service) is service
-    for given in (descriptor, SimpleNamespace(DESCRIPTOR=descriptor), module, module.DESCRIPTOR):
-        assert Service.of(given) == service
+    for source in (descriptor, SimpleNamespace(DESCRIPTOR=descriptor), module, module.DESCRIPTOR):
+        assert Service.of(source) == service
 
 
-@pytest.mark.parametrize("given", [None, "demo.Greeter", 7, FileDescriptorProto, "x" * 1000])
-def test_source_without_a_service_is_refused(given: object) -> None:
+@pytest.mark.parametrize("source", [None, "demo.Greeter", 7, FileDescriptorProto, "x" * 1000])
+def test_source_without_a_service_is_refused(source: object) -> None:
     with pytest.raises(SchemaError, match="is not a service") as caught:
-        Service.of(given)
+        Service.of(source)
     assert len(str(caught.value)) < 250
 
 
