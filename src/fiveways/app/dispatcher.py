@@ -27,7 +27,6 @@ from fiveways.app.updates import UpdateDispatcher, UpdateQueue
 from fiveways.app.workers import JobWorkers
 from fiveways.errors import LocalProtocolError, Reason, Unrepresentable
 from fiveways.model import messages
-from fiveways.model.topics import Pattern
 from fiveways.wire.limits import Limits
 
 MAX_RUNNING: Final = 1000
@@ -133,10 +132,6 @@ class Dispatcher:
             messages.Subscribe(_SUBSCRIBE_PREFIX + queue.handler.topic, queue.handler.pattern, name)
             for name, queue in self._event_queues.items()
         ]
-
-    def event_handlers(self) -> list[tuple[Pattern, Callable[[messages.Event], None]]]:
-        """Return what the application wants to hear, and what takes it, for a runtime with its own subscriptions."""
-        return [(queue.handler.pattern, queue.put) for queue in self._event_queues.values()]
 
     async def start(self) -> None:
         """Run the startup functions; their exceptions are raised."""

@@ -270,7 +270,7 @@ def test_error_without_wording_keeps_its_text(error: CallError, text: str) -> No
 
 
 async def failing(peer: Peer, session: RawSession, error: Message) -> CallError:
-    """Return the exception of a call whose response is an error."""
+    """Return the exception of a call that gets an error response."""
     call = asyncio.create_task(peer.call("math.add"))
     while "r" not in (request := (await session.heard())[-1]):
         assert "i" in request  # the acknowledgement of the previous response

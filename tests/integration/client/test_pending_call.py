@@ -264,8 +264,8 @@ async def test_note_that_cannot_be_decoded_is_skipped(caplog: pytest.LogCaptureF
     assert "cannot be read" in caplog.text
 
 
-def naming(_: ScriptedSession, word: object) -> bool:
-    return isinstance(word, Cancel)
+def naming(_: ScriptedSession, message: object) -> bool:
+    return isinstance(message, Cancel)
 
 
 @waiting

@@ -71,13 +71,13 @@ async def test_session_without_a_name_sets_no_variable() -> None:
 @pytest.mark.parametrize(
     ("name", "text"),
     [
-        ("", "is a text that is not empty"),
-        ("  ", "is a text that is not empty"),
-        (7, "is a text that is not empty"),
-        ("a\nb", "must not hold control characters"),
-        ("a\x00", "must not hold control characters"),
-        ("a\u2028b", "must not hold control characters"),
-        ("\ud800", "must not hold control characters"),
+        ("", "must be a non-empty string"),
+        ("  ", "must be a non-empty string"),
+        (7, "must be a non-empty string"),
+        ("a\nb", "must not contain control characters"),
+        ("a\x00", "must not contain control characters"),
+        ("a\u2028b", "must not contain control characters"),
+        ("\ud800", "must not contain control characters"),
         ("x" * (MAX_NAME + 1), "has 65 characters; the limit is 64"),
     ],
 )

@@ -211,5 +211,5 @@ async def test_own_messages_on_a_shared_topic_are_ignored(broker: RunningBroker)
 async def test_client_that_serves_a_topic_cannot_call_it(broker: RunningBroker) -> None:
     async with pair(broker) as it:
         stub = it.callee.stub(greeter().module, topic=it.topic)
-        with pytest.raises(NotExecuted, match="served by this very peer"):
+        with pytest.raises(NotExecuted, match="served by this client itself"):
             await stub.SayHello(message("HelloRequest", name="bob"))

@@ -45,7 +45,7 @@ class Odd:
     [
         ("secret", r"^the method failed \(reference [0-9a-f]{12}\)$", 500),
         ("odd", "a str instead of a demo.HelloReply", 500),
-        ("large", "the method ran, but its answer cannot be written", 500),
+        ("large", "the method ran, but its response cannot be encoded", 500),
         ("data", "with a message", 499),
     ],
 )

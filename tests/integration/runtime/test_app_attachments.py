@@ -292,7 +292,7 @@ def test_client_with_an_app_sends_late_attachments(protocol: str, tmp_path: Path
             assert await peer.call_reply("photo.plain", [str(path)]) == Reply("plain", [b"file"])
             with pytest.raises(CallFailed, match="withheld"):
                 await peer.call_reply("photo.many_sources", [str(path)])
-            with pytest.raises(CallFailed, match="the caller is not known here"):
+            with pytest.raises(CallFailed, match="the caller is unknown"):
                 await peer.call("photo.of_caller")
 
     asyncio.run(check())

@@ -123,7 +123,7 @@ def test_routes_are_discovered_by_the_application() -> None:
 def test_unsupported_route_is_refused() -> None:
     async def check() -> None:
         async with hub() as place, fiveways.connect(f"umq+ws://127.0.0.1:{place.port}/umq") as peer:
-            with pytest.raises(ValueError, match="only an application in the hub"):
+            with pytest.raises(ValueError, match="work only in the hub"):
                 await peer.serve(app)
 
     other = App()

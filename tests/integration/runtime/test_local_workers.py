@@ -35,7 +35,7 @@ async def test_jobs_reach_workers_of_an_application_in_the_hub() -> None:
 
     @app.worker("numbers")
     async def numbers(number: int, context: Context) -> None:
-        with pytest.raises(RuntimeError, match="the caller is not known here"):
+        with pytest.raises(RuntimeError, match="the caller is unknown"):
             _ = context.caller
         seen.put_nowait((number, await context.call("double", number)))
 

@@ -206,7 +206,7 @@ def test_error_text_is_bounded() -> None:
 
 @dataclass
 class Moody:
-    """An enum whose second conversion fails."""
+    """An enum with a second conversion that fails."""
 
     x: int
     made: ClassVar[int] = 0

@@ -59,7 +59,7 @@ async def test_call_cancelled_before_its_start_does_not_run() -> None:
     stage.receive(make_call("note"), Cancel("1"))
     await stage.call("note", id="2")
     assert runs == [1]
-    assert [word.id for word in stage.sent if isinstance(word, Result)] == ["2"]
+    assert [message.id for message in stage.sent if isinstance(message, Result)] == ["2"]
     assert not stage.dispatcher._active_calls
 
 
@@ -226,7 +226,7 @@ async def test_many_calls_in_threads_all_get_a_response() -> None:
     stage = Stage(app)
     stage.receive(*(make_call("double", str(number), id=str(number)) for number in range(400)))
     responses = await stage.responses(400)
-    assert sorted(value_of(word) for word in responses) == list(range(0, 800, 2))  # type: ignore[type-var]
+    assert sorted(value_of(message) for message in responses) == list(range(0, 800, 2))  # type: ignore[type-var]
     await stage.dispatcher.close()
 
 

@@ -29,7 +29,7 @@ class Known:
 
 
 class Hub:
-    """A hub whose responses contain the request."""
+    """A hub that returns the request in its response."""
 
     def __init__(self) -> None:
         self.seen: list[object] = []
@@ -190,12 +190,12 @@ async def test_progress_is_sent_before_the_result_if_requested(method: str) -> N
 
 
 class Narrow(Stage):
-    """A stage whose protocol has no progress."""
+    """A stage for a protocol without progress."""
 
-    def _send(self, word: HubMessage) -> None:
-        if isinstance(word, Progress):
+    def _send(self, message: HubMessage) -> None:
+        if isinstance(message, Progress):
             raise LocalProtocolError("no progress here")
-        super()._send(word)
+        super()._send(message)
 
 
 @in_loop
@@ -225,7 +225,7 @@ async def test_progress_after_the_response_is_dropped() -> None:
 
 
 class Memory(Blob):
-    """A blob whose content is elsewhere on disk."""
+    """A blob with its content elsewhere on disk."""
 
     def __init__(self, data: bytes) -> None:
         self._data = data
@@ -351,4 +351,4 @@ async def test_call_that_waits_for_attachments_can_be_cancelled() -> None:
     stage.receive(Cancel("1"), Attachment("a", b"1"), Attachment("b", b"22"))
     await stage.responses(1)
     await stage.idle()
-    assert [word for word in stage.sent if not isinstance(word, Failure)] == [Result("2", Json(b"[2]"))]
+    assert [message for message in stage.sent if not isinstance(message, Failure)] == [Result("2", Json(b"[2]"))]

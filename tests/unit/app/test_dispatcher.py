@@ -211,7 +211,7 @@ def test_show_errors_is_off_by_default() -> None:
 
 
 def test_unpaired_surrogate_in_an_error_text_is_replaced() -> None:
-    # Not through a method, which would log it: pytest-xdist cannot transfer such a log.
+    # Not through a method, which would log the traceback: pytest-xdist workers cannot transfer such a log.
     assert to_failure("1", ValueError("\ud800x")) == Failure("1", Reason.RAISED, "ValueError: ?x")
 
 
@@ -249,7 +249,7 @@ async def test_failing_log_handler_does_not_lose_the_response() -> None:
         responses = [await stage.call("bad"), await stage.call("bad")]
     finally:
         log.removeHandler(full)
-    assert {failure_of(word) for word in responses} == {(Reason.RAISED, "KeyError: 'k'")}
+    assert {failure_of(message) for message in responses} == {(Reason.RAISED, "KeyError: 'k'")}
 
 
 @in_loop
@@ -324,17 +324,17 @@ async def test_reply_sends_attachments_after_the_result() -> None:
 
 
 class Narrow(Stage):
-    """A stage whose protocol cannot encode every value."""
+    """A stage for a protocol that cannot encode every value."""
 
-    def _send(self, word: HubMessage) -> None:
-        match word:
+    def _send(self, message: HubMessage) -> None:
+        match message:
             case Result(body=Value(native="unwritable")) | Failure(text="unwritable"):
                 raise Unrepresentable("no room for it")
             case Attachment(data=b"unwritable"):
                 raise LocalProtocolError("too large")
             case Result(body=Value(native="broken")):
                 raise ZeroDivisionError
-        super()._send(word)
+        super()._send(message)
 
 
 @in_loop

@@ -76,10 +76,10 @@ async def test_parts_have_attachments(*, in_parts: bool) -> None:
     stage = Stage(app, always_stream=in_parts)
     await stage.call_all("photos")
     await stage.dispatcher.close()
-    results = [word for word in stage.sent if isinstance(word, Result)]
+    results = [message for message in stage.sent if isinstance(message, Result)]
     assert results[0].body == (Value(1) if in_parts else Json(b"[1,2]"))
     names = [name for result in results for name in result.attachments]
-    attached = [word for word in stage.sent if isinstance(word, Attachment)]
+    attached = [message for message in stage.sent if isinstance(message, Attachment)]
     assert attached == [Attachment(names[0], b"one"), Attachment(names[1], b"two")]
 
 
@@ -145,7 +145,7 @@ async def test_endless_stream_lets_other_tasks_run() -> None:
     stage = Stage(app)
     stage.receive(make_call("count", "1000000000", id="long"))
     sent = await stage.call_all("count", "1")
-    assert [word for word in sent if isinstance(word, Result) and word.id == "1"] == parts([0])
+    assert [message for message in sent if isinstance(message, Result) and message.id == "1"] == parts([0])
     await stage.dispatcher.close()
 
 
@@ -188,9 +188,9 @@ def adding() -> App:
 async def test_streamed_request_is_read_element_by_element_or_as_one_list(method: str, rest: list[HubMessage]) -> None:
     stage = Stage(adding())
     stage.receive(make_call(method, "1", more=True))
-    for word in rest:
+    for message in rest:
         await asyncio.sleep(0)
-        stage.receive(word)
+        stage.receive(message)
     await stage.responses(1)
     assert stage.sent == [Result("1", Value(6))]
     stage.receive(make_part(1), LAST)
@@ -280,7 +280,7 @@ async def test_unfinished_streamed_request_ends_with_the_application() -> None:
     stage = Stage(adding())
     stage.receive(make_call("listed", "1", more=True), make_call("total", "1", id="2", more=True))
     await stage.dispatcher.close()
-    assert [failure_of(word)[0] for word in stage.sent] == [Reason.LOST, Reason.LOST]
+    assert [failure_of(message)[0] for message in stage.sent] == [Reason.LOST, Reason.LOST]
     assert stage.dispatcher._budget.used == 0
 
 
@@ -322,7 +322,7 @@ async def test_streamed_requests_share_one_budget() -> None:
     stage.dispatcher._budget.limit = 1500
     calls = [Call(str(number), "listed", Value("x" * 500), more=True) for number in range(3)]
     stage.receive(*calls)
-    assert [word.id for word in stage.sent if isinstance(word, Failure)] == ["2"]
+    assert [message.id for message in stage.sent if isinstance(message, Failure)] == ["2"]
     stage.receive(Cancel("0"), Cancel("1"))
     assert stage.dispatcher._budget.used == 0
 

@@ -30,8 +30,8 @@ class Connection:
     def __init__(self) -> None:
         self.sent: list[HubMessage] = []
 
-    def send(self, word: HubMessage) -> None:
-        self.sent.append(word)
+    def send(self, message: HubMessage) -> None:
+        self.sent.append(message)
 
     def expect(self, names: object) -> Attachments:
         raise AttachmentError(f"there are no attachments {names}")

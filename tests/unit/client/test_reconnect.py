@@ -73,7 +73,7 @@ async def test_calls_and_publications_wait_for_a_reconnect(protocol: str) -> Non
         await passes()
         hub.is_up = True
         again = await hub.sessions.get()
-        first, second = sorted(await asked(again, 2), key=lambda word: type(word).__name__)
+        first, second = sorted(await asked(again, 2), key=lambda message: type(message).__name__)
         assert isinstance(first, Call)
         again.say(Result(first.id, first.body))
         assert isinstance(second, Publish)
@@ -158,8 +158,8 @@ async def test_refusal_ends_reconnecting(protocol: str) -> None:
         events = await peer.subscribe("news")
         waits = asyncio.ensure_future(anext(events))
 
-        def deny(again: ScriptedSession, word: HubMessage) -> bool:
-            if isinstance(word, Hello):
+        def deny(again: ScriptedSession, message: HubMessage) -> bool:
+            if isinstance(message, Hello):
                 again.say(Goodbye("you are gone", denied=True))
             return True
 

@@ -254,7 +254,7 @@ async def test_callback_can_be_called_once(protocol: str) -> None:
         session.say(Result(call.id, Value("abcdefghijkl")))
         assert (await making).lower() == "abcdefghijkl"  # umq36 has tokens in upper case
         session.say(Call("1", own, Value([2, 3]), callback=True), Call("2", own, Value([2, 3]), callback=True))
-        answers = {type(word): word for word in [await session.heard.get(), await session.heard.get()]}
+        answers = {type(message): message for message in [await session.heard.get(), await session.heard.get()]}
         success, failure = answers[Result], answers[Failure]
         assert isinstance(success, Result)
         assert success.body is not None
@@ -346,16 +346,16 @@ async def test_application_with_a_refused_part_is_not_served() -> None:
     hub.answer = granting
     async with hub.client() as (peer, session):
 
-        def refuse(there: ScriptedSession, word: HubMessage) -> bool:
-            if isinstance(word, Subscribe):
-                there.say(Failure(word.id, Reason.DENIED, "not for you"))
-            return not isinstance(word, Subscribe) and granting(there, word)
+        def refuse(there: ScriptedSession, message: HubMessage) -> bool:
+            if isinstance(message, Subscribe):
+                there.say(Failure(message.id, Reason.DENIED, "not for you"))
+            return not isinstance(message, Subscribe) and granting(there, message)
 
         hub.answer = refuse
         with pytest.raises(NotExecuted, match="not for you"):
             await peer.serve(app)
         heard = [await session.heard.get() for _ in range(5)]
-        assert [type(word) for word in heard] == [Register, Register, Subscribe, Unregister, Unregister]
+        assert [type(message) for message in heard] == [Register, Register, Subscribe, Unregister, Unregister]
         hub.answer = granting
         assert set(app.methods) == {"math.add", "math.sub"}
         await peer.serve(app)

@@ -52,7 +52,7 @@ async def test_registrations_subscriptions_and_variables_are_restored(protocol: 
         session.drop()
         again = await hub.sessions.get()
         after = await asked(again, 3)
-        assert [type(word) for word in after] == [SetVariable, Register, Subscribe]
+        assert [type(message) for message in after] == [SetVariable, Register, Subscribe]
         kept = ("name", "body", "method", "spelling", "doc", "kind", "share", "pattern", "envelope", "when_full")
         for first, second in zip(before, after, strict=True):
             assert all(getattr(first, field, None) == getattr(second, field, None) for field in kept)
@@ -81,7 +81,7 @@ async def test_withdrawn_state_is_not_restored(protocol: str) -> None:
         await peer.unregister("math.add")
         await peer.vars.unset("language")
         heard = await asked(session, 6)
-        assert [type(word) for word in heard] == [
+        assert [type(message) for message in heard] == [
             SetVariable,
             Register,
             Subscribe,
@@ -106,7 +106,7 @@ async def test_request_in_flight_is_repeated_on_the_new_connection(protocol: str
         session.drop()
         hub.answer = granting
         again = await hub.sessions.get()
-        assert {type(word) for word in await asked(again, 2)} == {Subscribe, Register}
+        assert {type(message) for message in await asked(again, 2)} == {Subscribe, Register}
         await registering
         await opening
 
@@ -119,11 +119,11 @@ async def test_refused_restore_is_logged_and_ends_the_subscription(caplog: pytes
         await peer.register("math.add", add)
         events = await peer.subscribe("news")
 
-        def refuse(again: ScriptedSession, word: HubMessage) -> bool:
-            if isinstance(word, Register | Subscribe):
-                again.say(Failure(word.id, Reason.DENIED, "not any more"))
+        def refuse(again: ScriptedSession, message: HubMessage) -> bool:
+            if isinstance(message, Register | Subscribe):
+                again.say(Failure(message.id, Reason.DENIED, "not any more"))
                 return True
-            return greeting(again, word)
+            return greeting(again, message)
 
         hub.answer = refuse
         session.drop()
@@ -141,11 +141,11 @@ async def test_connection_lost_during_restore_is_replaced() -> None:
     async with hub.client() as (peer, session):
         await peer.register("math.add", add)
 
-        def drop(again: ScriptedSession, word: HubMessage) -> bool:
-            if isinstance(word, Register):
+        def drop(again: ScriptedSession, message: HubMessage) -> bool:
+            if isinstance(message, Register):
                 hub.answer = granting
                 again.drop()
-            return greeting(again, word)
+            return greeting(again, message)
 
         hub.answer = drop
         session.drop()
