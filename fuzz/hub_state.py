@@ -123,7 +123,7 @@ def check_empty(life: SimulatedHub, model: Model, now: float) -> None:
     check("left in the server", leftovers, dict.fromkeys(leftovers, 0))
     loaded = model.load(EPOCH + now)
     check("stored peers", [loaded.peers, loaded.requests, loaded.answers], [[], [], []])
-    new = Hub(server._random, life.settings.limits, _hub_settings(life), EPOCH, keeps=True)
+    new = Hub(server._random, life.settings.limits, _hub_settings(life), EPOCH, is_durable=True)
     new.restore_stored(loaded.jobs, loaded.dead_jobs, loaded.retained)
     check("deadline", hub.deadline(), None)
     for compared in (hub, new):

@@ -28,11 +28,11 @@ PEERS = {"ann": LRPM, "bob": UMQ, "cleo": NQ, "dan": LRPM, "eve": UMQ}
 def make(
     limits: Mapping[str, Any] | None = None,
     *,
-    keeps: bool = False,
+    is_durable: bool = False,
     **settings: Any,  # noqa: ANN401  fields of HubSettings
 ) -> Hub:
     """A hub that nobody has come to yet."""
-    return Hub(Random(7), Limits(**(limits or {})), HubSettings(**settings), keeps=keeps)
+    return Hub(Random(7), Limits(**(limits or {})), HubSettings(**settings), is_durable=is_durable)
 
 
 def opened(limits: Mapping[str, Any] | None = None, **settings: Any) -> Hub:  # noqa: ANN401  fields of HubSettings

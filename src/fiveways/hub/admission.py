@@ -74,7 +74,7 @@ class Admission:
         self.name_reservations = NameReservations(alarm, settings.name_grace)
         self._counters = counters
         self._tables: Mapping[Stage, Handlers] = {}
-        self._reliable_tables: Mapping[Stage, Handlers] = {}
+        self._durable_tables: Mapping[Stage, Handlers] = {}
         self._login_timers = Timers(alarm)
         """Until when each session must have been let in."""
         self._challenges: dict[str, PendingChallenge] = {}
@@ -88,10 +88,10 @@ class Admission:
         """and when somebody has not shown who it is, in a session or without one."""
         self._configure(settings)
 
-    def set_tables(self, tables: Mapping[Stage, Handlers], reliable: Mapping[Stage, Handlers]) -> None:
-        """Let these say what is done with the words of a session, in each stage; `reliable` for those who are."""
+    def set_tables(self, tables: Mapping[Stage, Handlers], durable_tables: Mapping[Stage, Handlers]) -> None:
+        """Let these say what is done with the words of a session, in each stage; `durable_tables` for those who are."""
         self._tables = tables
-        self._reliable_tables = reliable
+        self._durable_tables = durable_tables
 
     def _configure(self, settings: HubSettings) -> None:
         self._settings = settings
@@ -121,12 +121,12 @@ class Admission:
         """Return what the rules give somebody who was let in by earlier ones."""
         if not session.identity:
             return self._anonymous_access if self._admits_anonymous(session.credentials) else NO_ACCESS
-        holds = session.credential_digest in {
+        is_valid = session.credential_digest in {
             *self._digests.get(session.identity, ()),
             _CONFIGURED_LINK,
             _RESTORED_SESSION,
         }
-        return self._access.get(session.identity, NO_ACCESS) if holds else NO_ACCESS
+        return self._access.get(session.identity, NO_ACCESS) if is_valid else NO_ACCESS
 
     # Coming in.
 
@@ -135,14 +135,14 @@ class Admission:
         self._enter(session, Stage.CONNECTED)
         self._login_timers.set(session.peer, now + self._settings.login_timeout)
 
-    def handle_hello(self, session: Session, word: Hello, now: float) -> Deliveries:
+    def handle_hello(self, session: Session, message: Hello, now: float) -> Deliveries:
         """Let a peer in, ask it for a proof, or send it away."""
         if self.is_closed:
             return self.send_away(session, Goodbye(HUB_CLOSING))
         if session.credentials.is_trusted:
             return self._welcome(session, _FULL_ACCESS)
-        value = _decoded(word.body)
-        if (token := self._token_of(session, word.body, value)) is not None:
+        value = _decoded(message.body)
+        if (token := self._token_of(session, message.body, value)) is not None:
             if wait := self.retry_after(session.credentials, now):
                 return self._refuse_too_many_failures(session, wait)
             identity = self._identity_of_token(token)
@@ -170,8 +170,8 @@ class Admission:
 
     def resume(self, session: Session, credentials: Credentials) -> None:
         """Authorize a session by the credentials with which its peer reconnects: the token may have been rotated."""
-        session.remote, shown = credentials.remote, session.credentials
-        is_same = (credentials.bearer, credentials.is_loopback) == (shown.bearer, shown.is_loopback)
+        session.remote, previous = credentials.remote, session.credentials
+        is_same = (credentials.bearer, credentials.is_loopback) == (previous.bearer, previous.is_loopback)
         if is_same and session.credential_digest is not _RESTORED_SESSION:
             session.update_owner()
             return
@@ -190,15 +190,15 @@ class Admission:
             self._open_session(session, self._access[name], name)
             session.credential_digest = _CONFIGURED_LINK
         else:
-            may_be = not name and self._admits_anonymous(session.credentials)
-            self._open_session(session, self._anonymous_access if may_be else NO_ACCESS)
+            is_allowed = not name and self._admits_anonymous(session.credentials)
+            self._open_session(session, self._anonymous_access if is_allowed else NO_ACCESS)
         return session.access is not NO_ACCESS
 
     def identify(self, credentials: Credentials) -> str | None:
         """Return as whom somebody with these credentials would be let in at once; None if not at all."""
         if credentials.bearer:
-            known = self._identity_of_token(credentials.bearer)
-            return None if known is None else known.name
+            identity = self._identity_of_token(credentials.bearer)
+            return None if identity is None else identity.name
         return "" if self._admits_anonymous(credentials) else None
 
     def retry_after(self, credentials: Credentials, now: float) -> int:
@@ -214,12 +214,12 @@ class Admission:
             if wait := self.retry_after(credentials, now):
                 self._count_refused_login()
                 raise Refusal(Reason.OVERLOADED, TOO_MANY_FAILED_LOGINS.format(wait), wait)
-            known = self._identity_of_token(credentials.bearer)
-            if known is None:
+            identity = self._identity_of_token(credentials.bearer)
+            if identity is None:
                 self._failed_logins.count(credentials, now)
                 self._count_refused_login()
                 raise Refusal(Reason.DENIED, WRONG_LOGIN)
-            access = self._access[known.name]
+            access = self._access[identity.name]
         else:
             access = self._anonymous_access if self._admits_anonymous(credentials) else NO_ACCESS
         return access.call is None or access.call.allows(method)
@@ -240,43 +240,43 @@ class Admission:
         access = self._access.get(identity, NO_ACCESS) if identity else _FULL_ACCESS
         return access.may_register(key.name, route=key.is_route)
 
-    def handle_proof(self, session: Session, word: Proof, now: float) -> Deliveries:
+    def handle_proof(self, session: Session, message: Proof, now: float) -> Deliveries:
         """Let a peer in that could prove who it is."""
-        challenged = self._challenges.pop(session.peer, None)
+        challenge = self._challenges.pop(session.peer, None)
         if wait := self.retry_after(session.credentials, now):
             return self._refuse_too_many_failures(session, wait)
-        value = _decoded(word.body)
-        given = value.get("mac") if isinstance(value, dict) else None
-        identity = self._by_name.get(challenged.identity_name) if challenged else None
+        value = _decoded(message.body)
+        mac = value.get("mac") if isinstance(value, dict) else None
+        identity = self._by_name.get(challenge.identity_name) if challenge else None
         # Without an identity, or without its secret, the work is done all the same: time tells nothing either.
         secret = identity.secret if identity else ""
-        expected = compute_mac(secret, challenged.nonce if challenged else "")
+        expected_mac = compute_mac(secret, challenge.nonce if challenge else "")
         if (
-            not isinstance(given, str)
-            or not _is_equal_constant_time(given.lower(), expected)
+            not isinstance(mac, str)
+            or not _is_equal_constant_time(mac.lower(), expected_mac)
             or not identity
             or not secret
         ):
             return self._deny(session, BAD_PROOF, now)
         return self._admit(session, identity, secret)
 
-    def handle_token(self, session: Session, word: SetVariable, now: float) -> Deliveries:
+    def handle_token(self, session: Session, message: SetVariable, now: float) -> Deliveries:
         """Take the variable `token`: a session may say at any time who it is."""
         if wait := self.retry_after(session.credentials, now):
-            if word.id is None:
+            if message.id is None:
                 return self._refuse_too_many_failures(session, wait)
             self._count_refused_login(session)
             raise Refusal(Reason.OVERLOADED, TOO_MANY_FAILED_LOGINS.format(wait), wait)
-        token = word.body.raw if isinstance(word.body, Text) else _decoded(word.body)
+        token = message.body.raw if isinstance(message.body, Text) else _decoded(message.body)
         identity = self._identity_of_token(token) if isinstance(token, str) else None
         if identity is not None:
             self._failed_logins.forget(session.credentials)
-            if why := self.session_limits.take_slot(session, identity.name):
-                raise overloaded(why)
+            if error := self.session_limits.take_slot(session, identity.name):
+                raise overloaded(error)
             self._open_session(session, self._access[identity.name], identity.name, identity.token)
-            return [] if word.id is None else [Delivery(session.peer, Result(word.id))]
+            return [] if message.id is None else [Delivery(session.peer, Result(message.id))]
         attempts = self._attempts[session.peer] = self._attempts.get(session.peer, 0) + 1
-        if word.id is None or attempts >= _MAX_TOKEN_ATTEMPTS:
+        if message.id is None or attempts >= _MAX_TOKEN_ATTEMPTS:
             return self._deny(session, WRONG_LOGIN, now)
         self._failed_logins.count(session.credentials, now)
         self._count_refused_login(session)
@@ -309,24 +309,24 @@ class Admission:
 
     def _enter(self, session: Session, stage: Stage) -> None:
         session.stage = stage
-        session.handlers = (self._reliable_tables if session.traits.is_durable else self._tables)[stage]
+        session.handlers = (self._durable_tables if session.traits.is_durable else self._tables)[stage]
 
-    def _open_session(self, session: Session, access: Access, identity: str = "", shown: str = "") -> None:
-        session.access, session.identity, session.credential_digest = access, identity, _digest(shown)
+    def _open_session(self, session: Session, access: Access, identity: str = "", credential: str = "") -> None:
+        session.access, session.identity, session.credential_digest = access, identity, _digest(credential)
         session.update_owner()
         self.name_reservations.arrive(session)
         self._login_timers.cancel(session.peer)
         self._enter(session, Stage.OPEN)
         self.on_admitted(session)
 
-    def _admit(self, session: Session, identity: Identity, shown: str) -> Deliveries:
+    def _admit(self, session: Session, identity: Identity, credential: str) -> Deliveries:
         self._failed_logins.forget(session.credentials)
-        return self._welcome(session, self._access[identity.name], identity.name, shown)
+        return self._welcome(session, self._access[identity.name], identity.name, credential)
 
-    def _welcome(self, session: Session, access: Access, identity: str = "", shown: str = "") -> Deliveries:
-        if why := self.session_limits.take_slot(session, identity):
-            return self.send_away(session, Goodbye(why))
-        self._open_session(session, access, identity, shown)
+    def _welcome(self, session: Session, access: Access, identity: str = "", credential: str = "") -> Deliveries:
+        if error := self.session_limits.take_slot(session, identity):
+            return self.send_away(session, Goodbye(error))
+        self._open_session(session, access, identity, credential)
         return [Delivery(session.peer, self._greeting(session))]
 
     def _greeting(self, session: Session) -> Welcome:
@@ -341,26 +341,26 @@ class Admission:
         self._counters.refused_logins += 1
         self.on_refused(session)
 
-    def _deny(self, session: Session, why: str, now: float | None) -> Deliveries:
+    def _deny(self, session: Session, error: str, now: float | None) -> Deliveries:
         """Send a peer away whose login failed; `now` is None if it has not tried one."""
         if now is not None:
             self._failed_logins.count(session.credentials, now)
         self._count_refused_login(session)
-        session.annotation = FrameAnnotation("deny", why)
-        return self.send_away(session, Goodbye(why, denied=True))
+        session.annotation = FrameAnnotation("deny", error)
+        return self.send_away(session, Goodbye(error, denied=True))
 
     def _refuse_too_many_failures(self, session: Session, wait: int) -> Deliveries:
         """Send a peer away without a look at its credentials; it may come back later."""
         self._count_refused_login(session)
-        session.annotation = FrameAnnotation("deny", why := TOO_MANY_FAILED_LOGINS.format(wait))
-        return self.send_away(session, Goodbye(why))
+        session.annotation = FrameAnnotation("deny", error := TOO_MANY_FAILED_LOGINS.format(wait))
+        return self.send_away(session, Goodbye(error))
 
-    def send_away(self, session: Session, farewell: Goodbye) -> Deliveries:
+    def send_away(self, session: Session, goodbye: Goodbye) -> Deliveries:
         """Send a peer away."""
         self.leave(session)
-        session.access, session.goodbye = NO_ACCESS, farewell
+        session.access, session.goodbye = NO_ACCESS, goodbye
         self._enter(session, Stage.CLOSED)
-        return [Delivery(session.peer, farewell)]
+        return [Delivery(session.peer, goodbye)]
 
     # Who it is.
 
@@ -381,12 +381,12 @@ class Admission:
         return text if self._token_identities and isinstance(text, str) and text else None
 
     def _identity_of_token(self, token: str) -> Identity | None:
-        found = None
+        match = None
         for identity in self._token_identities:
             # All are compared, so that time does not tell which one was nearly right.
             if _is_equal_constant_time(identity.token, token):
-                found = identity
-        return found
+                match = identity
+        return match
 
 
 def compute_mac(secret: str, nonce: str) -> str:
@@ -399,8 +399,8 @@ def _digest(text: str) -> bytes:
     return sha256(text.encode(errors="surrogatepass")).digest()
 
 
-def _is_equal_constant_time(one: str, other: str) -> bool:
-    return compare_digest(one.encode(errors="surrogatepass"), other.encode(errors="surrogatepass"))
+def _is_equal_constant_time(left: str, right: str) -> bool:
+    return compare_digest(left.encode(errors="surrogatepass"), right.encode(errors="surrogatepass"))
 
 
 def _decoded(body: Payload) -> object:

@@ -71,57 +71,59 @@ class Attachments:
         if len(source.announced_attachments) + len(names) > self._max_expected:
             raise Refusal(Reason.TOO_LARGE, f"more than {self._max_expected} attachments are on their way")
         # Whether the message will be held, and by how many, is not known yet.
-        held = self._incomplete
-        if held.used >= held.safe_amount and source.traits.attachments_follow and (excess := held.excess(source.owner)):
+        pool = self._incomplete
+        if pool.used >= pool.safe_amount and source.traits.attachments_follow and (excess := pool.excess(source.owner)):
             raise overloaded(f"too much waits for attachments: {excess}")
 
     def relay(
         self, source: Session, names: Sequence[str], receivers: Sequence[Session], op: str, body: Payload | None
     ) -> tuple[str, ...]:
         """Return the names under which the receivers will get what the source calls `names`, which belong to `body`."""
-        fresh = []
-        in_order = [each for each in receivers if each.traits.attachments_follow]
+        new_names = []
+        ordered_receivers = [receiver for receiver in receivers if receiver.traits.attachments_follow]
         message = None
-        if len(in_order) < len(receivers) and names and source.traits.attachments_follow:
+        if len(ordered_receivers) < len(receivers) and names and source.traits.attachments_follow:
             message = self._count_incomplete(source, receivers, len(names), body)
         for name in names:
             self._last_number += 1
-            label = f"a{self._last_number}"
-            fresh.append(label)
-            relay = self._relays[label] = AttachmentRelay(
-                self._last_number, label, receivers, op, source, name, message
+            new_name = f"a{self._last_number}"
+            new_names.append(new_name)
+            relay = self._relays[new_name] = AttachmentRelay(
+                self._last_number, new_name, receivers, op, source, name, message
             )
             source.announced_attachments.setdefault(name, []).append(relay)
-            for each in in_order:
-                if each.expected_attachments is None:
-                    each.expected_attachments = deque()
-                each.expected_attachments.append(relay)
-        return tuple(fresh)
+            for receiver in ordered_receivers:
+                if receiver.expected_attachments is None:
+                    receiver.expected_attachments = deque()
+                receiver.expected_attachments.append(relay)
+        return tuple(new_names)
 
-    def forward(self, source: Session, word: Attachment, now: float) -> Deliveries:
+    def forward(self, source: Session, attachment: Attachment, now: float) -> Deliveries:
         """Pass an attachment on to all who wait for it and are still there."""
         deliveries: Deliveries = []
-        for relay in source.announced_attachments.pop(word.name, ()):
+        for relay in source.announced_attachments.pop(attachment.name, ()):
             source.op, relay.has_arrived = relay.op, True
-            passed = Attachment(relay.receiver_name, word.data, word.error)
+            forwarded = Attachment(relay.receiver_name, attachment.data, attachment.error)
             del self._relays[relay.receiver_name]
             if relay.message is not None:
-                self._count_arrival(relay.message, len(word.data))
-            for each in relay.receivers:
-                if each.is_present:
-                    deliveries.append(Delivery(each.peer, passed, relay.op))
-                    awaited = each.expected_attachments
-                    if awaited and awaited[0] is relay:
-                        awaited.popleft()
-                    elif awaited:
-                        deliveries += self._hurry_earlier(awaited, relay, now)
+                self._count_arrival(relay.message, len(attachment.data))
+            for receiver in relay.receivers:
+                if receiver.is_present:
+                    deliveries.append(Delivery(receiver.peer, forwarded, relay.op))
+                    expected = receiver.expected_attachments
+                    if expected and expected[0] is relay:
+                        expected.popleft()
+                    elif expected:
+                        deliveries += self._hurry_earlier(expected, relay, now)
         return deliveries
 
     def _count_incomplete(
         self, source: Session, receivers: Sequence[Session], missing: int, body: Payload | None
     ) -> IncompleteMessage | None:
         """Count a message for its source, if it is held: an application gets it at once."""
-        holders = sum(not (each.traits.attachments_follow or each.credentials.is_trusted) for each in receivers)
+        holders = sum(
+            not (receiver.traits.attachments_follow or receiver.credentials.is_trusted) for receiver in receivers
+        )
         if not holders:
             return None
         message = IncompleteMessage(source.owner, holders, missing)
@@ -139,22 +141,22 @@ class Attachments:
         else:
             self._incomplete.release(message.owner, message.size)
 
-    def _hurry_earlier(self, awaited: deque[AttachmentRelay], relay: AttachmentRelay, now: float) -> Deliveries:
+    def _hurry_earlier(self, expected: deque[AttachmentRelay], relay: AttachmentRelay, now: float) -> Deliveries:
         """Hurry all that a receiver gets before this one, which has come; each of them once."""
         deliveries: Deliveries = []
-        while awaited and (awaited[0].has_arrived or awaited[0].number < relay.number):
-            deliveries += _hurry_source(awaited.popleft(), now)
+        while expected and (expected[0].has_arrived or expected[0].number < relay.number):
+            deliveries += _hurry_source(expected.popleft(), now)
         return deliveries
 
-    def handle_hurry(self, _receiver: Session, word: Hurry, now: float) -> Deliveries:
+    def handle_hurry(self, _receiver: Session, message: Hurry, now: float) -> Deliveries:
         """Hurry one that delays others at a receiver whose protocol holds messages until they are complete."""
-        relay = self._relays.get(word.name)
+        relay = self._relays.get(message.name)
         return [] if relay is None else _hurry_source(relay, now)
 
     def leave(self, source: Session, now: float) -> Deliveries:
         """Tell all who wait for something of a peer that is gone."""
         lost = [Attachment(name, error="the sender is gone") for name in source.announced_attachments]
-        return [delivery for word in lost for delivery in self.forward(source, word, now)]
+        return [delivery for attachment in lost for delivery in self.forward(source, attachment, now)]
 
 
 def _hurry_source(relay: AttachmentRelay, now: float) -> Deliveries:

@@ -99,16 +99,16 @@ class BuiltInMethods:
         limits: Limits,
         callbacks: Callbacks,
         queues: WorkQueues,
-        present: PeerDirectory,
-        numbers: StatsSource,
+        directory: PeerDirectory,
+        stats_source: StatsSource,
         traffic: TrafficTotals,
         epoch: float,
     ) -> None:
         self._limits = limits
         self._callbacks = callbacks
         self._queues = queues
-        self._sessions, self._by_name, self._peer_listing = present
-        self._stats_source = numbers
+        self._sessions, self._by_name, self._peer_listing = directory
+        self._stats_source = stats_source
         self._traffic = traffic
         self._epoch = epoch
         self.state_inventory: StateInventory
@@ -142,101 +142,101 @@ class BuiltInMethods:
     def __contains__(self, name: str) -> bool:
         return name in self._methods
 
-    def call(self, session: Session, word: Call, now: float) -> Deliveries:
+    def call(self, session: Session, call: Call, now: float) -> Deliveries:
         """Answer a call of a method that is here."""
         allowed = session.access.call
-        if allowed is not None and word.method not in _ALWAYS_ALLOWED:
-            allowed.check("call", word.method)
-        if word.more:
-            raise bad_arguments(f"{word.method} takes no stream")
-        if word.attachments:
-            raise bad_arguments(f"{word.method} takes no attachments")
-        deliveries = self._methods[word.method](session, word, now)
-        self._traffic.count_answered(word.method, session.traffic_label)
+        if allowed is not None and call.method not in _ALWAYS_ALLOWED:
+            allowed.check("call", call.method)
+        if call.more:
+            raise bad_arguments(f"{call.method} takes no stream")
+        if call.attachments:
+            raise bad_arguments(f"{call.method} takes no attachments")
+        deliveries = self._methods[call.method](session, call, now)
+        self._traffic.count_answered(call.method, session.traffic_label)
         return deliveries
 
-    def _ping(self, session: Session, word: Call, _now: float) -> Deliveries:
-        return _answer(session, word, Value("pong"))
+    def _ping(self, session: Session, call: Call, _now: float) -> Deliveries:
+        return _answer(session, call, Value("pong"))
 
-    def _echo(self, session: Session, word: Call, _now: float) -> Deliveries:
-        return _answer(session, word, word.body)
+    def _echo(self, session: Session, call: Call, _now: float) -> Deliveries:
+        return _answer(session, call, call.body)
 
-    def _time(self, session: Session, word: Call, now: float) -> Deliveries:
-        return _answer(session, word, Value(self._epoch + now))
+    def _time(self, session: Session, call: Call, now: float) -> Deliveries:
+        return _answer(session, call, Value(self._epoch + now))
 
-    def _callback(self, session: Session, word: Call, _now: float) -> Deliveries:
-        own_id = BuiltInArguments(word.body, "id").get_name("id", self._limits.max_id)
-        return _answer(session, word, Value(self._callbacks.create(session, own_id)))
+    def _callback(self, session: Session, call: Call, _now: float) -> Deliveries:
+        own_id = BuiltInArguments(call.body, "id").get_name("id", self._limits.max_id)
+        return _answer(session, call, Value(self._callbacks.create(session, own_id)))
 
-    def _get(self, session: Session, word: Call, _now: float) -> Deliveries:
-        given = BuiltInArguments(word.body, "name", "peer")
-        owner = self._named_session(given) if given.is_given("peer") else session
-        return _answer(session, word, owner.variables.get(given.get_name("name", self._limits.max_name), NULL))
+    def _get(self, session: Session, call: Call, _now: float) -> Deliveries:
+        arguments = BuiltInArguments(call.body, "name", "peer")
+        owner = self._named_session(arguments) if arguments.is_given("peer") else session
+        return _answer(session, call, owner.variables.get(arguments.get_name("name", self._limits.max_name), NULL))
 
-    def _push(self, session: Session, word: Call, now: float) -> Deliveries:
-        given = BuiltInArguments(word.body, "queue", "data")
-        queue, data = self._permitted_queue(session, given, "push"), given.get_payload("data")
+    def _push(self, session: Session, call: Call, now: float) -> Deliveries:
+        arguments = BuiltInArguments(call.body, "queue", "data")
+        queue, data = self._permitted_queue(session, arguments, "push"), arguments.get_payload("data")
         waiting, record, deliveries = self._queues.push(session.owner, queue, data, now)
-        answer = Delivery(session.peer, Result(word.id, Value({"waiting": waiting})), "", word.method)
+        answer = Delivery(session.peer, Result(call.id, Value({"waiting": waiting})), "", call.method)
         return [answer if record is None else Persist(record, [answer]), *deliveries]
 
-    def _list_queues(self, session: Session, word: Call, _now: float) -> Deliveries:
-        allowed, told = session.access.pull, self._queues.counts()
+    def _list_queues(self, session: Session, call: Call, _now: float) -> Deliveries:
+        allowed, counts_by_queue = session.access.pull, self._queues.counts()
         if allowed is not None:
-            told = {name: counts for name, counts in told.items() if allowed.allows(name)}
-        return _answer(session, word, Value(told))
+            counts_by_queue = {name: counts for name, counts in counts_by_queue.items() if allowed.allows(name)}
+        return _answer(session, call, Value(counts_by_queue))
 
-    def _permitted_queue(self, session: Session, given: "BuiltInArguments", what: str = "pull") -> str:
+    def _permitted_queue(self, session: Session, arguments: "BuiltInArguments", action: str = "pull") -> str:
         """Return the queue that was named; a Refusal if the peer may not push to it, or pull from it."""
-        queue = given.get_name("queue", self._limits.max_name)
-        session.access.check_queue(what, queue)
+        queue = arguments.get_name("queue", self._limits.max_name)
+        session.access.check_queue(action, queue)
         return queue
 
-    def _redrive(self, session: Session, word: Call, now: float) -> Deliveries:
-        given = BuiltInArguments(word.body, "queue", "job")
-        queue = self._permitted_queue(session, given)
-        count, deliveries = self._queues.redrive(queue, given.get_number("job"), now)
-        return [*_answer(session, word, Value({"redriven": count})), *deliveries]
+    def _redrive(self, session: Session, call: Call, now: float) -> Deliveries:
+        arguments = BuiltInArguments(call.body, "queue", "job")
+        queue = self._permitted_queue(session, arguments)
+        count, deliveries = self._queues.redrive(queue, arguments.get_number("job"), now)
+        return [*_answer(session, call, Value({"redriven": count})), *deliveries]
 
-    def _delete_dead(self, session: Session, word: Call, _now: float) -> Deliveries:
-        given = BuiltInArguments(word.body, "queue", "job")
-        job = given.get_number("job")
-        if job is None:
+    def _delete_dead(self, session: Session, call: Call, _now: float) -> Deliveries:
+        arguments = BuiltInArguments(call.body, "queue", "job")
+        number = arguments.get_number("job")
+        if number is None:
             raise bad_arguments("needs job, the number of a dead job")
-        record = self._queues.delete_dead_job(self._permitted_queue(session, given), job)
-        answer = Delivery(session.peer, Result(word.id, NULL), "", word.method)
+        record = self._queues.delete_dead_job(self._permitted_queue(session, arguments), number)
+        answer = Delivery(session.peer, Result(call.id, NULL), "", call.method)
         return [answer if record is None else Persist(record, [answer])]
 
-    def _list_dead(self, session: Session, word: Call, _now: float) -> Deliveries:
-        given = BuiltInArguments(word.body, "queue", "job", "after")
-        queue, job = self._permitted_queue(session, given), given.get_number("job")
-        if job is not None:
-            item = self._queues.dead_job(queue, job)
-            return _answer(session, word, Value({**_dead_job_row(item), "data": _decoded(item.body)}))
-        found, more = self._queues.dead_jobs(queue, given.get_number("after") or 0, _MAX_DEAD_LISTED)
-        return _answer(session, word, Value({"jobs": [_dead_job_row(each) for each in found], "more": more}))
+    def _list_dead(self, session: Session, call: Call, _now: float) -> Deliveries:
+        arguments = BuiltInArguments(call.body, "queue", "job", "after")
+        queue, number = self._permitted_queue(session, arguments), arguments.get_number("job")
+        if number is not None:
+            job = self._queues.dead_job(queue, number)
+            return _answer(session, call, Value({**_dead_job_row(job), "data": _decoded(job.body)}))
+        jobs, remaining = self._queues.dead_jobs(queue, arguments.get_number("after") or 0, _MAX_DEAD_LISTED)
+        return _answer(session, call, Value({"jobs": [_dead_job_row(entry) for entry in jobs], "more": remaining}))
 
-    def _pull(self, session: Session, word: Call, now: float) -> Deliveries:
-        given = BuiltInArguments(word.body, "queue", "callback")
-        queue = self._permitted_queue(session, given)
-        callback = given.get_name("callback", self._limits.max_id)
-        return [*_answer(session, word, NULL), *self._queues.pull(session, queue, callback, now)]
+    def _pull(self, session: Session, call: Call, now: float) -> Deliveries:
+        arguments = BuiltInArguments(call.body, "queue", "callback")
+        queue = self._permitted_queue(session, arguments)
+        callback = arguments.get_name("callback", self._limits.max_id)
+        return [*_answer(session, call, NULL), *self._queues.pull(session, queue, callback, now)]
 
-    def _state_filter(self, word: Call) -> StateFilter:
+    def _state_filter(self, call: Call) -> StateFilter:
         fields = "kind", "owner", "name"
-        given = BuiltInArguments(word.body, *fields)
+        arguments = BuiltInArguments(call.body, *fields)
         return StateFilter(
-            *(given.get_name(each, self._limits.max_text) if given.is_given(each) else "" for each in fields)
+            *(arguments.get_name(field, self._limits.max_text) if arguments.is_given(field) else "" for field in fields)
         )
 
-    def _list_stored_state(self, session: Session, word: Call, _now: float) -> Deliveries:
-        return _answer(session, word, Value(self.state_inventory.summarize(self._state_filter(word))))
+    def _list_stored_state(self, session: Session, call: Call, _now: float) -> Deliveries:
+        return _answer(session, call, Value(self.state_inventory.summarize(self._state_filter(call))))
 
-    def _purge(self, session: Session, word: Call, now: float) -> Deliveries:
+    def _purge(self, session: Session, call: Call, now: float) -> Deliveries:
         if not session.credentials.is_trusted:
             session.access.check_callable_by_name("hub.purge")
-        count, more, deliveries = self.state_inventory.purge(self._state_filter(word), now)
-        answer = Delivery(session.peer, Result(word.id, Value({"purged": count, "more": more})), "", word.method)
+        count, remaining, deliveries = self.state_inventory.purge(self._state_filter(call), now)
+        answer = Delivery(session.peer, Result(call.id, Value({"purged": count, "more": remaining})), "", call.method)
         last = deliveries[-1] if deliveries else None
         if isinstance(last, Persist) and not last.then:
             # The records before it are on disk by then as well.
@@ -248,45 +248,45 @@ class BuiltInMethods:
         if (session := self._sessions.get(peer)) is not None:
             self._queues.cancel_pull(session, callback)
 
-    def _named_session(self, given: "BuiltInArguments") -> Session:
+    def _named_session(self, arguments: "BuiltInArguments") -> Session:
         """Return the open session that was named; a Refusal if there is none."""
-        peer = given.get_name("peer", self._limits.max_id)
-        found = self._sessions.get(peer) or self._by_name.get(peer)
-        if found is None or found.stage is not Stage.OPEN:
+        peer = arguments.get_name("peer", self._limits.max_id)
+        session = self._sessions.get(peer) or self._by_name.get(peer)
+        if session is None or session.stage is not Stage.OPEN:
             raise bad_arguments(f"there is no peer {peer}")
-        return found
+        return session
 
-    def _list_peers(self, session: Session, word: Call, _now: float) -> Deliveries:
-        given = BuiltInArguments(word.body, "peer")
-        told = (
-            self._peer_listing.describe_one(self._named_session(given))
-            if given.is_given("peer")
+    def _list_peers(self, session: Session, call: Call, _now: float) -> Deliveries:
+        arguments = BuiltInArguments(call.body, "peer")
+        listing = (
+            self._peer_listing.describe_one(self._named_session(arguments))
+            if arguments.is_given("peer")
             else self._peer_listing.describe_all()
         )
-        return _answer(session, word, Value(told))
+        return _answer(session, call, Value(listing))
 
-    def _report_stats(self, session: Session, word: Call, _now: float) -> Deliveries:
-        return _answer(session, word, Value(self._stats_source.stats()))
+    def _report_stats(self, session: Session, call: Call, _now: float) -> Deliveries:
+        return _answer(session, call, Value(self._stats_source.stats()))
 
-    def _report_traffic(self, session: Session, word: Call, now: float) -> Deliveries:
-        return _answer(session, word, Value(self._stats_source.traffic_report(now)))
+    def _report_traffic(self, session: Session, call: Call, now: float) -> Deliveries:
+        return _answer(session, call, Value(self._stats_source.traffic_report(now)))
 
-    def _report_permissions(self, session: Session, word: Call, _now: float) -> Deliveries:
-        rights = session.access.permissions
-        told = {each.name: list(getattr(rights, each.name)) for each in fields(rights)}
-        return _answer(session, word, Value({"identity": session.identity, **told}))
+    def _report_permissions(self, session: Session, call: Call, _now: float) -> Deliveries:
+        permissions = session.access.permissions
+        patterns = {field.name: list(getattr(permissions, field.name)) for field in fields(permissions)}
+        return _answer(session, call, Value({"identity": session.identity, **patterns}))
 
-    def _clock(self, session: Session, word: Call, _now: float) -> Deliveries:
+    def _clock(self, session: Session, call: Call, _now: float) -> Deliveries:
         if self.clock is None:
             raise Refusal(Reason.UNAVAILABLE, "the clock of this hub is not watched")
-        if not BuiltInArguments(word.body, "confirm").get_flag("confirm"):
-            return _answer(session, word, Value(self.clock.state()))
+        if not BuiltInArguments(call.body, "confirm").get_flag("confirm"):
+            return _answer(session, call, Value(self.clock.state()))
         if not session.credentials.is_trusted:
             session.access.check_callable_by_name("hub.clock")
-        return _answer(session, word, Value(self.clock.confirm()))
+        return _answer(session, call, Value(self.clock.confirm()))
 
-    def _report_results(self, session: Session, word: Call, _now: float) -> Deliveries:
-        return _answer(session, word, Value(self.pipeline_results()))
+    def _report_results(self, session: Session, call: Call, _now: float) -> Deliveries:
+        return _answer(session, call, Value(self.pipeline_results()))
 
 
 class BuiltInArguments:
@@ -310,15 +310,15 @@ class BuiltInArguments:
         """Say whether a field was given, and is not null."""
         return self._values.get(field) is not None
 
-    def get_name(self, field: str, most: int) -> str:
+    def get_name(self, field: str, max_bytes: int) -> str:
         """Return a field that names something: a text that is neither empty nor too long, or a number."""
         value = self._values.get(field)
         if isinstance(value, int) and not isinstance(value, bool):
             value = str(value)
-        if not isinstance(value, str) or not 0 < len(value.encode(errors="surrogatepass")) <= most:
-            raise bad_arguments(f"needs {field} as a text of 1 to {most} bytes")
-        if found := find_bidi_control(value):
-            raise bad_arguments(f"{field} may not hold {found!r}")
+        if not isinstance(value, str) or not 0 < len(value.encode(errors="surrogatepass")) <= max_bytes:
+            raise bad_arguments(f"needs {field} as a text of 1 to {max_bytes} bytes")
+        if control := find_bidi_control(value):
+            raise bad_arguments(f"{field} may not hold {control!r}")
         return value
 
     def get_number(self, field: str) -> int | None:
@@ -342,12 +342,12 @@ class BuiltInArguments:
         value = self._values.get(field)
         if value is None or not isinstance(self._body, Json | Text):
             return Value(value)
-        pieces = _raw_fields_decoder.decode(self._body.json())
-        return Json(bytes(pieces[field] if isinstance(pieces, dict) else pieces[self._fields.index(field)]))
+        raw_fields = _raw_fields_decoder.decode(self._body.json())
+        return Json(bytes(raw_fields[field] if isinstance(raw_fields, dict) else raw_fields[self._fields.index(field)]))
 
 
-def _dead_job_row(item: QueuedJob) -> dict[str, object]:
-    return {"job": item.number, "tries": item.tries, "error": item.error, "at": item.died_at, "size": item.size}
+def _dead_job_row(job: QueuedJob) -> dict[str, object]:
+    return {"job": job.number, "tries": job.tries, "error": job.error, "at": job.died_at, "size": job.size}
 
 
 def _decoded(body: Payload) -> object:
@@ -361,5 +361,5 @@ def _no_results() -> object:
     return None
 
 
-def _answer(session: Session, word: Call, body: Payload) -> Deliveries:
-    return [Delivery(session.peer, Result(word.id, body), "", word.method)]
+def _answer(session: Session, call: Call, body: Payload) -> Deliveries:
+    return [Delivery(session.peer, Result(call.id, body), "", call.method)]

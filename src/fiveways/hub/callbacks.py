@@ -25,9 +25,9 @@ class Callback(msgspec.Struct, frozen=True):
 class Callbacks:
     """All tokens that have been given out and not been used."""
 
-    def __init__(self, random: Random, most: int) -> None:
+    def __init__(self, random: Random, max_per_peer: int) -> None:
         self._random = random
-        self._max_per_peer = most
+        self._max_per_peer = max_per_peer
         self._callbacks: dict[str, Callback] = {}
         self._by_peer: dict[str, dict[str, None]] = {}
 
@@ -40,14 +40,14 @@ class Callbacks:
 
     def create(self, owner: Session, own_id: str) -> str:
         """Return a new token for a callback of the owner; a Refusal if it has too many."""
-        mine = self._by_peer.get(owner.peer, {})
-        if len(mine) >= self._max_per_peer:
+        tokens = self._by_peer.get(owner.peer, {})
+        if len(tokens) >= self._max_per_peer:
             raise overloaded(f"more than {self._max_per_peer} callbacks")
         token = self._new_token()
         while token in self._callbacks:
             token = self._new_token()
         self._callbacks[token] = Callback(owner, own_id)
-        self._by_peer.setdefault(owner.peer, mine)[token] = None
+        self._by_peer.setdefault(owner.peer, tokens)[token] = None
         return token
 
     def get(self, token: str) -> Callback:

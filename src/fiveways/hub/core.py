@@ -37,7 +37,7 @@ from fiveways.hub.traits import Credentials, ProtocolTraits
 from fiveways.hub.unacknowledged_bytes import UnacknowledgedBytes
 from fiveways.hub.updates import Updates
 from fiveways.hub.variables import Variables
-from fiveways.model import messages as words
+from fiveways.model import messages
 from fiveways.model.messages import HubMessage
 from fiveways.model.store_changes import PutAnswer, PutDeadLetter, PutJob, PutRequest, PutRetained
 from fiveways.model.topics import Topic
@@ -55,18 +55,18 @@ class Hub:
         settings: HubSettings = DEFAULTS,
         epoch: float = 0.0,
         *,
-        began_at: float = 0.0,
-        keeps: bool = False,
+        started_at: float = 0.0,
+        is_durable: bool = False,
     ) -> None:
-        """Make a hub for which `now` 0.0 is `epoch`, in seconds since 1970; with `keeps` there is a store.
+        """Make a hub for which `now` 0.0 is `epoch`, in seconds since 1970; with `is_durable` there is a store.
 
-        `began_at` is now: from then on, its numbers are counted.
+        `started_at` is now: from then on, its numbers are counted.
         """
-        self._rate, self._epoch, self._started_at = settings.rate, epoch, began_at
+        self._rate, self._epoch, self._started_at = settings.rate, epoch, started_at
         self._sessions: dict[str, Session] = {}
         self._by_name: dict[str, Session] = {}
         self._counters = Counters(TrafficTotals(settings.max_methods, settings.max_topics))
-        self.store_status = StoreStatus(self._counters, epoch, keeps=keeps)
+        self.store_status = StoreStatus(self._counters, epoch, is_durable=is_durable)
         self.traffic = self._counters.traffic
         """What has passed, in numbers."""
         self.alarm = WakeTime()
@@ -82,10 +82,12 @@ class Hub:
         self._discovery = Discovery(limits, self.registrations, self._pending_calls, self._counters)
         self.unacknowledged_bytes = UnacknowledgedBytes(settings, self._sessions)
         """What resumable sessions make the hub hold."""
-        present = PeerDirectory(
+        directory = PeerDirectory(
             self._sessions, self._by_name, PeerListing(self._sessions, self.registrations, self._subscriptions, epoch)
         )
-        self.built_ins = BuiltInMethods(limits, self._callbacks, self._work_queues, present, self, self.traffic, epoch)
+        self.built_ins = BuiltInMethods(
+            limits, self._callbacks, self._work_queues, directory, self, self.traffic, epoch
+        )
         """What the hub answers itself."""
         self._durable_requests = DurableRequests(
             settings, self._pending_calls, self.registrations, self.built_ins, self._counters, self.store_status
@@ -133,10 +135,10 @@ class Hub:
             self._durable_requests, cancel, self._work_queues, self._publishing, self.store_status
         )
         own: dict[type[HubMessage], Handler] = {
-            words.Register: self.registration_handler.register,
-            words.Unregister: self.registration_handler.unregister,
-            words.Update: self.updates.forward_update,
-            words.UpdatesClosed: self.updates.forward_closed,
+            messages.Register: self.registration_handler.register,
+            messages.Unregister: self.registration_handler.unregister,
+            messages.Update: self.updates.forward_update,
+            messages.UpdatesClosed: self.updates.forward_closed,
         }
         self._handlers = build_handlers(
             self.admission, self._variables, self._router, self._publishing, self._discovery, self._attachments, own
@@ -149,9 +151,9 @@ class Hub:
     def _durable_handlers(self) -> dict[type[HubMessage], Handler]:
         """Say what is done otherwise with the words of those who were promised an answer."""
         return {
-            words.Call: self._durable_requests.call_handler(self._router.call),
-            words.Cancel: self._durable_requests.cancel_handler(self._router.cancel),
-            words.Acknowledged: self._durable_requests.handle_acknowledged,
+            messages.Call: self._durable_requests.call_handler(self._router.call),
+            messages.Cancel: self._durable_requests.cancel_handler(self._router.cancel),
+            messages.Acknowledged: self._durable_requests.handle_acknowledged,
         }
 
     # What the runtime tells.
@@ -168,20 +170,20 @@ class Hub:
         self.traffic.protocol_stats(traits.protocol).sessions += 1
         self.admission.arrive(session, now)
 
-    def handle(self, peer: str, word: HubMessage, now: float) -> Deliveries:
+    def handle(self, peer: str, message: HubMessage, now: float) -> Deliveries:
         """Take a word that a peer said."""
         session = self._sessions.get(peer)
         if session is None:
             return []
-        handler = session.handlers.get(type(word))
+        handler = session.handlers.get(type(message))
         try:
             if handler is None:
-                return self._handle_unexpected(session, word)
+                return self._handle_unexpected(session, message)
             if self._rate and not session.credentials.is_trusted:
-                check_rate(session, word, self._rate, now)
-            return handler(session, word, now)
+                check_rate(session, message, self._rate, now)
+            return handler(session, message, now)
         except Refusal as refusal:
-            return self._refuse(session, word, refusal, now)
+            return self._refuse(session, message, refusal, now)
 
     def restore_session(self, peer: str, traits: ProtocolTraits, identity: str, now: float, remote: str = "") -> None:
         """Know that a peer of an earlier hub may come back; there, its requests came from the address `remote`."""
@@ -200,9 +202,9 @@ class Hub:
         self.arrive(peer, traits, credentials, now)
         return self.admission.admit(self._sessions[peer], identity)
 
-    def restore_request(self, peer: str, word: words.Call, expires_at: float, now: float) -> Deliveries:
+    def restore_request(self, peer: str, message: messages.Call, expires_at: float, now: float) -> Deliveries:
         """Go on with a request that an earlier hub has accepted; `expires_at` in seconds since 1970."""
-        return self._durable_requests.restore(self._sessions[peer], word, expires_at, now)
+        return self._durable_requests.restore(self._sessions[peer], message, expires_at, now)
 
     def restore_stored(
         self, items: Iterable[PutJob], dead: Iterable[tuple[PutJob, PutDeadLetter]], retained: Iterable[PutRetained]
@@ -215,19 +217,19 @@ class Hub:
         """Give those who served an earlier hub until then to come back."""
         self._durable_requests.await_registrations(until)
 
-    def handle_persisted(self, keep: Persist, now: float) -> Deliveries:
+    def handle_persisted(self, persist: Persist, now: float) -> Deliveries:
         """Know that something has been written down, and say what is done now."""
-        if type(keep.record) is not PutRequest:
-            if type(keep.record) is PutAnswer:
-                self._durable_requests.count_results(keep.then)
-            return [*keep.then]
-        return self._durable_requests.handle_persisted(keep.record, keep, now)
+        if type(persist.record) is not PutRequest:
+            if type(persist.record) is PutAnswer:
+                self._durable_requests.count_results(persist.then)
+            return [*persist.then]
+        return self._durable_requests.handle_persisted(persist.record, persist, now)
 
-    def handle_not_persisted(self, keep: Persist, why: str, now: float) -> Deliveries:
+    def handle_not_persisted(self, persist: Persist, error: str, now: float) -> Deliveries:
         """Know that a request could not be written down."""
-        record = keep.record
+        record = persist.record
         return (
-            self._durable_requests.handle_not_persisted(record, keep.call_id, why, now)
+            self._durable_requests.handle_not_persisted(record, persist.call_id, error, now)
             if isinstance(record, PutRequest)
             else []
         )
@@ -245,12 +247,12 @@ class Hub:
         session = self._sessions.get(peer)
         if session is None:
             return True
-        own = session.calls_made or session.calls_served or session.variables or self._subscriptions.of_peer(peer)
+        has_own = session.calls_made or session.calls_served or session.variables or self._subscriptions.of_peer(peer)
         return not (
-            own or any(each.count_of(peer) for each in (self.registrations, self._callbacks, self._work_queues))
+            has_own or any(table.count_of(peer) for table in (self.registrations, self._callbacks, self._work_queues))
         )
 
-    def goodbye_of(self, peer: str) -> words.Goodbye | None:
+    def goodbye_of(self, peer: str) -> messages.Goodbye | None:
         """Return with what a peer was sent away; None if it was not, or is gone."""
         session = self._sessions.get(peer)
         return None if session is None else session.goodbye
@@ -272,32 +274,39 @@ class Hub:
         self.registrations.leave(session)
         self.admission.name_reservations.leave(session, now)
         self._publishing.leave(session)
-        for each in (
+        for table in (
             self._callbacks,
             self._variables,
             self._work_queues,
             self.peer_requests,
             self.unacknowledged_bytes,
         ):
-            each.leave(session)
-        owed = self._durable_requests.leave(session) if session.traits.is_durable else []
-        ended = self.updates.leave(session)
-        return [*owed, *self._router.leave(session, now), *ended, *self._attachments.leave(session, now)]
+            table.leave(session)
+        store_deliveries = self._durable_requests.leave(session) if session.traits.is_durable else []
+        closed_updates = self.updates.leave(session)
+        return [
+            *store_deliveries,
+            *self._router.leave(session, now),
+            *closed_updates,
+            *self._attachments.leave(session, now),
+        ]
 
     def handle_undelivered(self, delivery: Delivery, error: LocalProtocolError, now: float) -> Deliveries:
         """Know that a word could not be said to its receiver, and tell whoever waits for what it would have done."""
         self._counters.undelivered += 1
-        word, session = delivery.message, self._sessions.get(delivery.peer)
+        message, session = delivery.message, self._sessions.get(delivery.peer)
         if session is None:
             return []
-        if isinstance(word, words.Call | words.Discover):
-            return self._router.fail_undelivered(word.id, error, now)
-        if isinstance(word, words.Part):
-            return self._router.fail_undelivered(word.id, error, now, begun=True)
-        if isinstance(word, words.Result | words.Description):
-            return self._router.fail_undelivered_result(session, word.id, delivery, error, now)
-        if isinstance(word, words.SetVariable | words.UnsetVariable) and isinstance(delivery.call, PendingCall):
-            return self.peer_requests.handle_undelivered(word, delivery.call, error, now)
+        if isinstance(message, messages.Call | messages.Discover):
+            return self._router.fail_undelivered(message.id, error, now)
+        if isinstance(message, messages.Part):
+            return self._router.fail_undelivered(message.id, error, now, is_partial=True)
+        if isinstance(message, messages.Result | messages.Description):
+            return self._router.fail_undelivered_result(session, message.id, delivery, error, now)
+        if isinstance(message, messages.SetVariable | messages.UnsetVariable) and isinstance(
+            delivery.call, PendingCall
+        ):
+            return self.peer_requests.handle_undelivered(message, delivery.call, error, now)
         return []
 
     def count_undelivered(self) -> None:
@@ -311,7 +320,7 @@ class Hub:
     def deadline(self) -> float | None:
         """Return when the first time is over of all that has one."""
         parts = (self._pending_calls, self.admission, self._durable_requests, self._work_queues)
-        return min((time for time in (each.deadline() for each in parts) if time is not None), default=None)
+        return min((time for time in (part.deadline() for part in parts) if time is not None), default=None)
 
     def expire(self, now: float) -> Deliveries:
         """End calls and logins whose time is over."""
@@ -321,7 +330,7 @@ class Hub:
             *self._durable_requests.expire(now),
             *self._work_queues.expire(now),
         ]
-        self.alarm.at = inf if (following := self.deadline()) is None else following
+        self.alarm.at = inf if (next_deadline := self.deadline()) is None else next_deadline
         return deliveries
 
     def drain(self, now: float) -> Deliveries:
@@ -329,7 +338,7 @@ class Hub:
         self.admission.close()
         self._work_queues.close()
         for tables in (self._handlers, self._durable_session_handlers):
-            tables[Stage.OPEN][words.Call] = self._call_while_closing
+            tables[Stage.OPEN][messages.Call] = self._call_while_closing
         return []
 
     def end_calls(self, now: float) -> Deliveries:
@@ -350,8 +359,8 @@ class Hub:
             self.unacknowledged_bytes,
             self._attachments,
         )
-        for each in parts:
-            each.configure(settings)
+        for part in parts:
+            part.configure(settings)
         self.admission.reload(settings)
         deliveries: Deliveries = []
         for session in self._sessions.values():
@@ -368,7 +377,7 @@ class Hub:
         return len(self._pending_calls) - self._discovery.open_route_queries()
 
     def find_session(self, peer: str) -> Session | None:
-        """Return one who is here, for those who want to know what becomes of its words."""
+        """Return one who is here, for those who want to know what becomes of its messages."""
         return self._sessions.get(peer)
 
     def pending_call(self, call_id: str) -> PendingCall | None:
@@ -420,26 +429,32 @@ class Hub:
 
     # Words that need no more than a table.
 
-    def _call_while_closing(self, session: Session, word: words.Call, now: float) -> Deliveries:
-        if word.callback or word.method not in self.built_ins:
+    def _call_while_closing(self, session: Session, message: messages.Call, now: float) -> Deliveries:
+        if message.callback or message.method not in self.built_ins:
             raise Refusal(Reason.UNAVAILABLE, "the hub is closing")
-        return self.built_ins.call(session, word, now)
+        return self.built_ins.call(session, message, now)
 
-    def _handle_unexpected(self, session: Session, word: HubMessage) -> Deliveries:
-        if session.stage is Stage.UNIDENTIFIED and type(word) in REQUEST_TYPES:
+    def _handle_unexpected(self, session: Session, message: HubMessage) -> Deliveries:
+        if session.stage is Stage.UNIDENTIFIED and type(message) in REQUEST_TYPES:
             raise Refusal(Reason.DENIED, ANONYMOUS_REFUSED)
         return []
 
-    def _refuse(self, session: Session, word: HubMessage, refusal: Refusal, now: float) -> Deliveries:
+    def _refuse(self, session: Session, message: HubMessage, refusal: Refusal, now: float) -> Deliveries:
         self._counters.refused += 1
         self._counters.failures[refusal.reason] += 1
-        if type(word) is words.Call and session.stage is Stage.OPEN:  # what others say is not for the operator's lists
-            self._durable_requests.unrouted.count(session, word, refusal.reason, refusal.text, now)
+        if (
+            type(message) is messages.Call and session.stage is Stage.OPEN
+        ):  # what others say is not for the operator's lists
+            self._durable_requests.unrouted.count(session, message, refusal.reason, refusal.text, now)
         if refusal.reason is Reason.DENIED:
             session.annotation = FrameAnnotation("deny", refusal.text)
-        word_id = getattr(word, "id", None)
-        if word_id is None:
+        request_id = getattr(message, "id", None)
+        if request_id is None:
             session.annotation = session.annotation or FrameAnnotation("drop", refusal.text)
             self._counters.dropped += 1
             return []
-        return [Delivery(session.peer, words.Failure(word_id, refusal.reason, refusal.text, None, refusal.retry_after))]
+        return [
+            Delivery(
+                session.peer, messages.Failure(request_id, refusal.reason, refusal.text, None, refusal.retry_after)
+            )
+        ]

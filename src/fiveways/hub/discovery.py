@@ -33,16 +33,18 @@ _NAME_OVERHEAD: Final = 4
 class Discovery:
     """Answers from the table of offers, or passes the question on to the peer behind a route."""
 
-    def __init__(self, limits: Limits, offers: Registrations, calls: PendingCalls, counters: Counters) -> None:
+    def __init__(
+        self, limits: Limits, registrations: Registrations, pending_calls: PendingCalls, counters: Counters
+    ) -> None:
         self._max_pending = limits.max_pending
         # A name may have quotes, which become longer, and there is more in a message than its lists.
         self._max_list = limits.max_text // 2
-        self._registrations = offers
-        self._pending_calls = calls
+        self._registrations = registrations
+        self._pending_calls = pending_calls
         self._counters = counters
         self._lists: dict[NameStyle, Description] = {}
         """Of all there is, for those who may call it all."""
-        self._lists_version = offers.version
+        self._lists_version = registrations.version
         self._hub_session = create_hub_session()
 
     def open_route_queries(self) -> int:
@@ -51,13 +53,13 @@ class Discovery:
 
     def query_route(self, session: Session, route: str, now: float) -> Deliveries:
         """Ask a peer that offers a route what is below it, so that it is called in its own spelling."""
-        question = f"{session.peer} {route}"
+        query_id = f"{session.peer} {route}"
         is_full = len(session.calls_served) >= self._max_pending
-        if not session.traits.lists_routes or is_full or question in self._hub_session.calls_made:
+        if not session.traits.lists_routes or is_full or query_id in self._hub_session.calls_made:
             return []
         pending = self._pending_calls.open(
             self._hub_session,
-            question,
+            query_id,
             session,
             _DISCOVER_METHOD,
             self._pending_calls.bounded_timeout(_ROUTE_QUERY_TIMEOUT),
@@ -66,66 +68,70 @@ class Discovery:
         pending.kind, pending.is_fast_path = HubRouteQuery(route), False
         return [Delivery(session.peer, Discover(pending.op), pending.op)]
 
-    def discover(self, session: Session, word: Discover, now: float) -> Deliveries:
+    def discover(self, session: Session, message: Discover, now: float) -> Deliveries:
         """Tell what there is, or pass the question on."""
-        if not word.name:
-            return [Delivery(session.peer, replace(self._list_all(session), id=word.id))]
+        if not message.name:
+            return [Delivery(session.peer, replace(self._list_all(session), id=message.id))]
         style = session.traits.names
         try:
-            name, is_route = fold_prefix(word.name, style)
+            name, is_route = fold_prefix(message.name, style)
         except BadName as exc:
             raise Refusal(Reason.NO_SUCH_METHOD, str(exc)) from exc
         if name == HUB_ROUTE:
-            methods = tuple(spell_below_route(strip_prefix(HUB_ROUTE, each), style) for each in BUILT_IN_DOCS)
-            return [Delivery(session.peer, Description(word.id, methods))]
+            methods = tuple(spell_below_route(strip_prefix(HUB_ROUTE, entry), style) for entry in BUILT_IN_DOCS)
+            return [Delivery(session.peer, Description(message.id, methods))]
         if name in BUILT_IN_DOCS and not is_route:
-            return [Delivery(session.peer, Description(word.id, doc=BUILT_IN_DOCS[name]))]
+            return [Delivery(session.peer, Description(message.id, doc=BUILT_IN_DOCS[name]))]
         method = None if is_route else self._registrations.find(name)
         route = self._registrations.find_route(name)
         allowed = session.access.call
         members = (
-            [each for each in self._registrations if each.name.startswith(f"{name}.")] if not (method or route) else []
+            [entry for entry in self._registrations if entry.name.startswith(f"{name}.")]
+            if not (method or route)
+            else []
         )
         is_prefix = is_route or route or members
         if allowed is not None and not (allowed.may_allow_below(f"{name}.") if is_prefix else allowed.allows(name)):
             raise Refusal(Reason.DENIED, f"you may not call {name}")
         if method is not None:
-            return [Delivery(session.peer, Description(word.id, doc=method.registrations[0].doc))]
+            return [Delivery(session.peer, Description(message.id, doc=method.registrations[0].doc))]
         if members:
-            return [Delivery(session.peer, replace(self._list_namespace(session, name, members), id=word.id))]
+            return [Delivery(session.peer, replace(self._list_namespace(session, name, members), id=message.id))]
         if (route := route or self._registrations.longest_route(name)) is None:
             raise self._registrations.not_found_refusal(name)
-        return self._forward_query(session, word, route, name, is_route, now)
+        return self._forward_query(session, message, route, name, is_route, now)
 
     def _forward_query(
-        self, session: Session, word: Discover, route: MethodEntry, name: str, is_route: bool, now: float
+        self, session: Session, message: Discover, route: MethodEntry, name: str, is_route: bool, now: float
     ) -> Deliveries:
         """Pass a question on to a peer behind a route, without the prefix."""
-        if word.id in session.calls_made:
-            raise bad_arguments(f"a call {word.id} is open already")
+        if message.id in session.calls_made:
+            raise bad_arguments(f"a call {message.id} is open already")
         if len(session.calls_made) >= self._max_pending:
             raise overloaded("too many calls are open")
-        offer = self._registrations.choose_callee(route)
-        callee = offer.session
+        registration = self._registrations.choose_callee(route)
+        callee = registration.session
         rest = strip_prefix(route.name, name)
-        written = offer.listed_names.get(rest, "")
-        if rest and not written:
-            style, wanted = session.traits.names, callee.traits.names
-            written = respell(word.name.rstrip(style.separators), route.name, name, style, wanted)
-            written = written or spell_below_route(rest, wanted)
-            if not written:
+        spelling = registration.listed_names.get(rest, "")
+        if rest and not spelling:
+            caller_style, callee_style = session.traits.names, callee.traits.names
+            spelling = respell(
+                message.name.rstrip(caller_style.separators), route.name, name, caller_style, callee_style
+            )
+            spelling = spelling or spell_below_route(rest, callee_style)
+            if not spelling:
                 raise bad_arguments(f"{callee.traits.protocol} cannot write the name {rest}")
         if is_route and rest:
-            written += callee.traits.names.joiner
+            spelling += callee.traits.names.joiner
         timeout = self._pending_calls.default_timeout
-        pending = self._pending_calls.open(session, word.id, callee, _DISCOVER_METHOD, timeout, now)
+        pending = self._pending_calls.open(session, message.id, callee, _DISCOVER_METHOD, timeout, now)
         pending.kind, pending.is_fast_path = RouteQuery(route.name, name, lists_all=not rest), False
         session.op = pending.op
-        return [Delivery(callee.peer, Discover(pending.op, written), pending.op)]
+        return [Delivery(callee.peer, Discover(pending.op, spelling), pending.op)]
 
-    def forward_description(self, callee: Session, word: Description, now: float) -> Deliveries:
+    def forward_description(self, callee: Session, message: Description, now: float) -> Deliveries:
         """Pass on what a peer tells about the names below its route."""
-        pending = callee.calls_served.get(word.id)
+        pending = callee.calls_served.get(message.id)
         query = None if pending is None else pending.kind
         if pending is None or not isinstance(query, RouteQuery | HubRouteQuery):
             self._counters.stray += 1
@@ -134,25 +140,25 @@ class Discovery:
         self._pending_calls.close(pending, now)
         if isinstance(query, HubRouteQuery):
             self._registrations.store_listed_names(
-                callee, query.route, dict(_fold_names(word.methods, callee.traits.names))
+                callee, query.route, dict(_fold_names(message.methods, callee.traits.names))
             )
             return []
         self._counters.results += 1
-        if word.doc is not None:
-            told = Description(pending.id, doc=word.doc)
+        if message.doc is not None:
+            description = Description(pending.id, doc=message.doc)
         else:
-            methods = list(_fold_names(word.methods, callee.traits.names))
-            routes = _fold_names(word.routes, callee.traits.names)
+            methods = list(_fold_names(message.methods, callee.traits.names))
+            routes = _fold_names(message.routes, callee.traits.names)
             if query.lists_all:
                 self._registrations.store_listed_names(callee, query.route, dict(methods))
-            told = _fit_description(
+            description = _fit_description(
                 pending.id,
                 _respell_names(pending, query, methods, routes=False),
                 _respell_names(pending, query, routes, routes=True),
                 self._max_list,
-                word.more,
+                message.more,
             )
-        return [Delivery(pending.caller.peer, told, pending.op, pending)]
+        return [Delivery(pending.caller.peer, description, pending.op, pending)]
 
     def _list_all(self, session: Session) -> Description:
         style, allowed = session.traits.names, session.access.call
@@ -177,13 +183,13 @@ class Discovery:
             ):
                 continue
             rest = strip_prefix(prefix, name)
-            own = method.spelling_in(style).rstrip(style.separators)
-            written = cut_spelling(own, prefix, name, style) or spell_below_route(rest, style)
-            first, is_deeper, _ = rest.partition(".")
-            if is_deeper or method.is_route:
-                routes.setdefault(first, _first_segment(written, style))
+            full_spelling = method.spelling_in(style).rstrip(style.separators)
+            spelling = cut_spelling(full_spelling, prefix, name, style) or spell_below_route(rest, style)
+            segment, is_nested, _ = rest.partition(".")
+            if is_nested or method.is_route:
+                routes.setdefault(segment, _first_segment(spelling, style))
             else:
-                methods.append(written)
+                methods.append(spelling)
         return _fit_description("", methods, routes.values(), self._max_list)
 
     def _build_list(self, style: NameStyle, allowed: AllowList | None) -> Description:
@@ -197,35 +203,35 @@ class Discovery:
                 if allowed is None or allowed.may_allow_below(f"{name}."):
                     routes.append(_route_spelling(method, style))
             elif allowed is None or allowed.allows(name):
-                written = method.spelling_in(style) or spell_name(name, style)
-                methods.append(written)
-                first, is_deeper, _ = name.partition(".")
+                spelling = method.spelling_in(style) or spell_name(name, style)
+                methods.append(spelling)
+                segment, is_nested, _ = name.partition(".")
                 if (
                     style is UMQ
-                    and is_deeper
-                    and first not in namespaces
-                    and self._registrations.find_route(first) is None
+                    and is_nested
+                    and segment not in namespaces
+                    and self._registrations.find_route(segment) is None
                 ):
-                    namespaces[first] = _first_segment(written, style)
-        own = spell_route(HUB_ROUTE, style)
-        found = _fit_description("", methods, routes, self._max_list - len(own) - _NAME_OVERHEAD)
-        led_to = _fit_names(namespaces.values(), self._max_list // 2)[0]
-        return replace(found, routes=(*found.routes, own), namespaces=led_to)
+                    namespaces[segment] = _first_segment(spelling, style)
+        hub_route = spell_route(HUB_ROUTE, style)
+        description = _fit_description("", methods, routes, self._max_list - len(hub_route) - _NAME_OVERHEAD)
+        fitting_namespaces = _fit_names(namespaces.values(), self._max_list // 2)[0]
+        return replace(description, routes=(*description.routes, hub_route), namespaces=fitting_namespaces)
 
 
-def _first_segment(written: str, style: NameStyle) -> str:
+def _first_segment(spelling: str, style: NameStyle) -> str:
     """Return the first segment of a written name, with the separator that makes it a route."""
-    ends = [index for index, character in enumerate(written) if index and character in style.separators]
-    return written[: ends[0] + 1] if ends else written and written + style.joiner
+    ends = [index for index, character in enumerate(spelling) if index and character in style.separators]
+    return spelling[: ends[0] + 1] if ends else spelling and spelling + style.joiner
 
 
 def _fit_description(
     call_id: str, methods: Iterable[str], routes: Iterable[str], room: int, more: int = 0
 ) -> Description:
     """Tell of as many names as there is room for. Routes take half of it at most: neither hides the other."""
-    told_routes, left, cut_routes = _fit_names(routes, room // 2)
-    told_methods, _, cut_methods = _fit_names(methods, room - room // 2 + left)
-    return Description(call_id, told_methods, told_routes, more=more + cut_routes + cut_methods)
+    fitting_routes, room_left, cut_routes = _fit_names(routes, room // 2)
+    fitting_methods, _, cut_methods = _fit_names(methods, room - room // 2 + room_left)
+    return Description(call_id, fitting_methods, fitting_routes, more=more + cut_routes + cut_methods)
 
 
 def _fit_names(names: Iterable[str], room: int) -> tuple[tuple[str, ...], int, int]:
@@ -243,10 +249,10 @@ def _fit_names(names: Iterable[str], room: int) -> tuple[tuple[str, ...], int, i
 
 
 def _route_spelling(route: MethodEntry, style: NameStyle) -> str:
-    written = route.spelling_in(style)
-    if not written:
+    spelling = route.spelling_in(style)
+    if not spelling:
         return spell_route(route.name, style)
-    return written if written[-1] in style.separators else written + style.joiner
+    return spelling if spelling[-1] in style.separators else spelling + style.joiner
 
 
 def _fold_names(names: Iterable[str], style: NameStyle) -> Iterator[tuple[str, str]]:
@@ -265,7 +271,7 @@ def _respell_names(
     style, allowed = pending.caller.traits.names, pending.caller.access.call
     is_same = style is pending.callee.traits.names
     write = spell_route if routes else spell_below_route
-    for folded, written in listed:
-        whole = f"{query.prefix}.{folded}"
-        if allowed is None or (allowed.may_allow_below(f"{whole}.") if routes else allowed.allows(whole)):
-            yield written if is_same else write(folded, style)
+    for folded, spelling in listed:
+        full_name = f"{query.prefix}.{folded}"
+        if allowed is None or (allowed.may_allow_below(f"{full_name}.") if routes else allowed.allows(full_name)):
+            yield spelling if is_same else write(folded, style)

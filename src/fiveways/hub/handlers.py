@@ -10,51 +10,54 @@ from fiveways.hub.publishing import Publishing
 from fiveways.hub.router import Router
 from fiveways.hub.session import Handler, Session, Stage
 from fiveways.hub.variables import Variables
-from fiveways.model import messages as words
+from fiveways.model import messages
 from fiveways.model.messages import HubMessage
 
 
 def build_handlers(
-    gate: Admission,
+    admission: Admission,
     variables: Variables,
     router: Router,
     publishing: Publishing,
     discovery: Discovery,
     attachments: Attachments,
-    own: Mapping[type[HubMessage], Handler],
+    core_handlers: Mapping[type[HubMessage], Handler],
 ) -> dict[Stage, dict[type[HubMessage], Handler]]:
     """Return the tables; `own` is what the core does itself for those who were let in."""
-    parting: dict[type[HubMessage], Handler] = {words.Goodbye: _ignore}
-    door: dict[type[HubMessage], Handler] = {words.Hello: gate.handle_hello, words.Proof: gate.handle_proof}
-    variable: dict[type[HubMessage], Handler] = {
-        words.SetVariable: variables.handle_set,
-        words.UnsetVariable: variables.handle_unset,
+    goodbye: dict[type[HubMessage], Handler] = {messages.Goodbye: _ignore}
+    login: dict[type[HubMessage], Handler] = {
+        messages.Hello: admission.handle_hello,
+        messages.Proof: admission.handle_proof,
     }
-    everything: dict[type[HubMessage], Handler] = {
-        words.Call: router.call,
-        words.Part: router.forward_part,
-        words.Cancel: router.cancel,
-        words.Result: router.forward_result,
-        words.Failure: router.forward_failure,
-        words.Progress: router.forward_progress,
-        words.Stray: router.count_stray,
-        words.Publish: publishing.publish,
-        words.Subscribe: publishing.subscribe,
-        words.Unsubscribe: publishing.unsubscribe,
-        words.CloseTopic: publishing.close_topic,
-        words.Discover: discovery.discover,
-        words.Description: discovery.forward_description,
-        words.Attachment: attachments.forward,
-        words.Hurry: attachments.handle_hurry,
-        **own,
+    variable: dict[type[HubMessage], Handler] = {
+        messages.SetVariable: variables.handle_set,
+        messages.UnsetVariable: variables.handle_unset,
+    }
+    requests: dict[type[HubMessage], Handler] = {
+        messages.Call: router.call,
+        messages.Part: router.forward_part,
+        messages.Cancel: router.cancel,
+        messages.Result: router.forward_result,
+        messages.Failure: router.forward_failure,
+        messages.Progress: router.forward_progress,
+        messages.Stray: router.count_stray,
+        messages.Publish: publishing.publish,
+        messages.Subscribe: publishing.subscribe,
+        messages.Unsubscribe: publishing.unsubscribe,
+        messages.CloseTopic: publishing.close_topic,
+        messages.Discover: discovery.discover,
+        messages.Description: discovery.forward_description,
+        messages.Attachment: attachments.forward,
+        messages.Hurry: attachments.handle_hurry,
+        **core_handlers,
     }
     return {
-        Stage.CONNECTED: parting | door,
-        Stage.UNIDENTIFIED: parting | variable,
-        Stage.OPEN: parting | variable | everything,
+        Stage.CONNECTED: goodbye | login,
+        Stage.UNIDENTIFIED: goodbye | variable,
+        Stage.OPEN: goodbye | variable | requests,
         Stage.CLOSED: {},
     }
 
 
-def _ignore(_session: Session, _word: HubMessage, _now: float) -> Deliveries:
+def _ignore(_session: Session, _message: HubMessage, _now: float) -> Deliveries:
     return []

@@ -66,22 +66,22 @@ class NameReservations:
                 if identity in self._by_identity:
                     self._grace_timers.set(identity, now + self.grace_period)
 
-    def reserve(self, key: NameKey, claim: Reservation) -> None:
+    def reserve(self, key: NameKey, reservation: Reservation) -> None:
         """Keep a name for its owner, whose last registration of it has ended."""
-        mine = self._by_identity.setdefault(claim.identity, {})
-        mine[key] = None
-        self.reserved[key] = claim
-        if len(mine) > _MAX_RESERVED:
-            self._release(next(iter(mine)))
+        names = self._by_identity.setdefault(reservation.identity, {})
+        names[key] = None
+        self.reserved[key] = reservation
+        if len(names) > _MAX_RESERVED:
+            self._release(next(iter(names)))
 
     def take_back(self, key: NameKey) -> None:
         """Know that the owner of a name registers it again."""
-        claim = self.reserved.pop(key, None)
-        if claim is not None:
-            mine = self._by_identity[claim.identity]
-            del mine[key]
-            if not mine:
-                del self._by_identity[claim.identity]
+        reservation = self.reserved.pop(key, None)
+        if reservation is not None:
+            names = self._by_identity[reservation.identity]
+            del names[key]
+            if not names:
+                del self._by_identity[reservation.identity]
 
     def _release(self, key: NameKey) -> None:
         self.take_back(key)
@@ -89,8 +89,8 @@ class NameReservations:
 
     def release_forbidden(self, may_register: Callable[[str, NameKey], bool]) -> None:
         """Release the names that their owners may not register any more."""
-        for key, claim in list(self.reserved.items()):
-            if not may_register(claim.identity, key):
+        for key, reservation in list(self.reserved.items()):
+            if not may_register(reservation.identity, key):
                 self._release(key)
 
     def deadline(self) -> float | None:

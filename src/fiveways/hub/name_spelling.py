@@ -37,16 +37,16 @@ def spell_route(folded: str, style: NameStyle) -> str:
 
 
 @lru_cache(_MAX_CACHED)
-def respell(spelling: str, prefix: str, name: str, style: NameStyle, wanted: NameStyle) -> str:
+def respell(spelling: str, prefix: str, name: str, style: NameStyle, target_style: NameStyle) -> str:
     """Return how `name`, cut out of the spelling in one style, is written in the one wanted; empty if it cannot be."""
     rest = cut_spelling(spelling, prefix, name, style)
-    if style is wanted or not rest:
+    if style is target_style or not rest:
         return rest
     for separator in style.separators:
-        rest = rest.replace(separator, "/" if wanted.topic_and_type else wanted.joiner)
-    if wanted.alphabet is not None and wanted.alphabet.fullmatch(rest) is None:
+        rest = rest.replace(separator, "/" if target_style.topic_and_type else target_style.joiner)
+    if target_style.alphabet is not None and target_style.alphabet.fullmatch(rest) is None:
         return ""
-    return rest if _is_folded_to(strip_prefix(prefix, name), rest, wanted) else ""
+    return rest if _is_folded_to(strip_prefix(prefix, name), rest, target_style) else ""
 
 
 def cut_spelling(spelling: str, prefix: str, name: str, style: NameStyle) -> str:

@@ -73,11 +73,13 @@ class PatternShape:
         self.length = len(levels)
         self.rest = pattern.matches_deeper
         self.begins_wild = pattern.begins_with_wildcard
-        self._literal_segments = _segment_picker([at for at, level in enumerate(levels) if len(level) == 1])
-        self._not_empty = tuple(at for at, level in enumerate(levels) if level == _STAR)
-        partial = [(at, level) for at, level in enumerate(levels) if len(level) > 1 and level != _STAR]
-        self._partial = tuple((at, *map(len, level)) for at, level in partial if len(level) == _PIECES_AROUND_STAR)
-        self._with_several_stars = tuple((at, level) for at, level in partial if len(level) > _PIECES_AROUND_STAR)
+        self._literal_segments = _segment_picker([index for index, level in enumerate(levels) if len(level) == 1])
+        self._not_empty = tuple(index for index, level in enumerate(levels) if level == _STAR)
+        partial = [(index, level) for index, level in enumerate(levels) if len(level) > 1 and level != _STAR]
+        self._partial = tuple(
+            (index, *map(len, level)) for index, level in partial if len(level) == _PIECES_AROUND_STAR
+        )
+        self._with_several_stars = tuple((index, level) for index, level in partial if len(level) > _PIECES_AROUND_STAR)
         self.steps = steps_of(pattern)
         self.buckets: dict[PatternKey, SubscriberSet] = {}
         self.owners: dict[Owner, int] = {}
@@ -85,18 +87,18 @@ class PatternShape:
 
     def find(self, topic: Topic) -> SubscriberSet | None:
         """Return the subscribers of the pattern that matches a topic; at most one pattern of a shape does."""
-        for at in self._not_empty:
-            if not topic[at]:
+        for index in self._not_empty:
+            if not topic[index]:
                 return None
         key = self._literal_segments(topic)
-        for at, before, after in self._partial:
-            segment = topic[at]
+        for index, before, after in self._partial:
+            segment = topic[index]
             end = len(segment) - after
             if end <= before:
                 return None
             key += segment[:before], segment[end:]
-        for at, level in self._with_several_stars:
-            if not segment_matches(level, topic[at]):
+        for index, level in self._with_several_stars:
+            if not segment_matches(level, topic[index]):
                 return None
         return self.buckets.get(key)
 
@@ -104,7 +106,7 @@ class PatternShape:
         """Return the key of a pattern of this shape."""
         levels = pattern.levels
         literals = [level[0] for level in levels if len(level) == 1]
-        return tuple(literals) + tuple(text for at, _, _ in self._partial for text in levels[at])
+        return tuple(literals) + tuple(text for index, _, _ in self._partial for text in levels[index])
 
 
 class PatternIndex:
@@ -128,10 +130,10 @@ class PatternIndex:
 
     def add(self, pattern: Pattern, subscriber: Subscriber, owner: Owner) -> None:
         """Add a subscription, whether or not there is room for it."""
-        name = _shape_of(pattern)
-        shape = self._shapes.get(name)
+        shape_key = _shape_of(pattern)
+        shape = self._shapes.get(shape_key)
         if shape is None:
-            shape = self._shapes[name] = PatternShape(pattern)
+            shape = self._shapes[shape_key] = PatternShape(pattern)
             (self._open_ended if shape.rest else self._by_length.setdefault(shape.length, [])).append(shape)
             self._steps.acquire(owner, shape.steps)
         shape.owners[owner] = shape.owners.get(owner, 0) + 1
@@ -139,8 +141,8 @@ class PatternIndex:
 
     def remove(self, pattern: Pattern, subscriber: Subscriber, owner: Owner) -> None:
         """Remove what `add` was called with."""
-        name = _shape_of(pattern)
-        shape = self._shapes[name]
+        shape_key = _shape_of(pattern)
+        shape = self._shapes[shape_key]
         key = shape.key(pattern)
         bucket = shape.buckets[key]
         bucket.remove(subscriber)
@@ -156,7 +158,7 @@ class PatternIndex:
             if shape.owners:
                 self._steps.acquire(next(iter(shape.owners)), shape.steps)
         if not shape.owners:
-            del self._shapes[name]
+            del self._shapes[shape_key]
             if shape.rest:
                 self._open_ended.remove(shape)
             else:
@@ -196,12 +198,12 @@ def _level_shape(level: SegmentPattern) -> LevelShape:
             return level
 
 
-def _segment_picker(places: list[int]) -> Callable[[Topic], Topic]:
+def _segment_picker(indexes: list[int]) -> Callable[[Topic], Topic]:
     """Return a function that gives the segments of a topic in these places; such ones in C are the fastest."""
-    match places:
+    match indexes:
         case []:
             return itemgetter(slice(0))
-        case [at]:
-            return itemgetter(slice(at, at + 1))
+        case [index]:
+            return itemgetter(slice(index, index + 1))
         case _:
-            return itemgetter(*places)
+            return itemgetter(*indexes)

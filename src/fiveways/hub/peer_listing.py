@@ -30,18 +30,18 @@ class PeerListing:
     """Describes sessions to those who may call `hub.peers`."""
 
     def __init__(
-        self, sessions: Mapping[str, Session], offers: Registrations, subscriptions: Subscriptions, epoch: float
+        self, sessions: Mapping[str, Session], registrations: Registrations, subscriptions: Subscriptions, epoch: float
     ) -> None:
         self._sessions = sessions
-        self._registrations = offers
+        self._registrations = registrations
         self._subscriptions = subscriptions
         self._epoch = epoch
 
     def describe_all(self) -> dict[str, object]:
         """Return the first thousand open sessions, with the first names of what each registered and subscribed to."""
-        there = (each for each in self._sessions.values() if each.stage is Stage.OPEN)
-        room = _CharacterBudget(_MAX_CHARACTERS)
-        peers = [self._describe(each, room, _MAX_NAMES_PER_PEER) for each in islice(there, _MAX_PEERS)]
+        open_sessions = (session for session in self._sessions.values() if session.stage is Stage.OPEN)
+        budget = _CharacterBudget(_MAX_CHARACTERS)
+        peers = [self._describe(session, budget, _MAX_NAMES_PER_PEER) for session in islice(open_sessions, _MAX_PEERS)]
         return {"sessions": len(self._sessions), "peers": peers}
 
     def describe_one(self, session: Session) -> dict[str, object]:
@@ -51,7 +51,7 @@ class PeerListing:
             "peers": [self._describe(session, _CharacterBudget(_MAX_CHARACTERS // 2), _MAX_CHARACTERS)],
         }
 
-    def _describe(self, session: Session, room: "_CharacterBudget", most: int) -> dict[str, object]:
+    def _describe(self, session: Session, budget: "_CharacterBudget", max_names: int) -> dict[str, object]:
         subscriptions = self._subscriptions.of_peer(session.peer)
         return {
             "peer": session.name,
@@ -63,8 +63,10 @@ class PeerListing:
             "observer": session.credentials.is_observer,
             "methods": self._registrations.count_of(session.peer),
             "subscriptions": len(subscriptions),
-            "registered": room.take(self._registrations.registered_names(session.peer), most),
-            "subscribed": room.take((describe_pattern(each.pattern) for each in subscriptions), most),
+            "registered": budget.take(self._registrations.registered_names(session.peer), max_names),
+            "subscribed": budget.take(
+                (describe_pattern(subscription.pattern) for subscription in subscriptions), max_names
+            ),
         }
 
 
@@ -74,9 +76,9 @@ class _CharacterBudget:
     def __init__(self, characters: int) -> None:
         self._left = characters
 
-    def take(self, names: Iterable[str], most: int) -> list[str]:
+    def take(self, names: Iterable[str], limit: int) -> list[str]:
         """Return the first names, as many as there is room for."""
-        return list(self._fitting(islice(names, most)))
+        return list(self._fitting(islice(names, limit)))
 
     def _fitting(self, names: Iterable[str]) -> Iterator[str]:
         for name in names:

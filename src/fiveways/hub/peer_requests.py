@@ -31,85 +31,87 @@ class PeerRequests:
         self,
         limits: Limits,
         sessions: Mapping[str, Session],
-        calls: PendingCalls,
-        offers: Registrations,
+        pending_calls: PendingCalls,
+        registrations: Registrations,
         callbacks: Callbacks,
         router: Router,
-        gate: Admission,
+        admission: Admission,
     ) -> None:
         self._max_variables = limits.max_variables
         self._sessions = sessions
-        self._pending_calls = calls
-        self._registrations = offers
+        self._pending_calls = pending_calls
+        self._registrations = registrations
         self._callbacks = callbacks
         self._router = router
-        self._admission = gate
+        self._admission = admission
         self._variables: dict[str, set[str]] = {}
         """Names that are set on each peer."""
 
-    def call(self, app: str, to: str, word: Call, now: float) -> Deliveries:
+    def call(self, app: str, peer: str, message: Call, now: float) -> Deliveries:
         """Call a method that a peer serves on its connection, whether or not it has registered it."""
-        callee = self._open_session(to)
+        callee = self._open_session(peer)
         if not callee.traits.is_single_peer:
             text = f"a session of {callee.traits.protocol} is not one peer's alone: call its services as everybody does"
             raise Refusal(Reason.UNAVAILABLE, text)
         try:
-            name = fold(word.method, callee.traits.names)
+            name = fold(message.method, callee.traits.names)
         except BadName as exc:
             raise Refusal(Reason.NO_SUCH_METHOD, str(exc)) from exc
         spelling, gives_array = self._registrations.registered_spelling(callee, name)
-        call = replace(word, method=name)
-        return self._router.forward(self._sessions[app], call, callee, name, spelling or word.method, gives_array, now)
+        call = replace(message, method=name)
+        return self._router.forward(
+            self._sessions[app], call, callee, name, spelling or message.method, gives_array, now
+        )
 
-    def callback(self, app: str, to: str, word: Call, now: float) -> Deliveries:
+    def callback(self, app: str, peer: str, message: Call, now: float) -> Deliveries:
         """Call a one-shot callback of a peer: by a token that the hub made for it, else by the peer's own id."""
-        callee, token = self._open_session(to), word.method.lower()
+        callee, token = self._open_session(peer), message.method.lower()
         callback = self._callbacks.find(token)
         if callback is None or callback.owner is not callee:
-            return self._router.forward(self._sessions[app], word, callee, word.method, "", False, now)
-        deliveries = self._router.forward(self._sessions[app], word, callee, callback.id, "", False, now)
+            return self._router.forward(self._sessions[app], message, callee, message.method, "", False, now)
+        deliveries = self._router.forward(self._sessions[app], message, callee, callback.id, "", False, now)
         self._callbacks.consume(token)
         return deliveries
 
-    def set_variable(self, app: str, to: str, word: SetVariable | UnsetVariable, now: float) -> Deliveries:
+    def set_variable(self, app: str, peer: str, message: SetVariable | UnsetVariable, now: float) -> Deliveries:
         """Set or unset a variable of the hub's own that one peer can read; what the hub knows of it is the name."""
-        callee = self._open_session(to)
+        callee = self._open_session(peer)
         if not callee.traits.has_variables:
             raise Refusal(Reason.UNAVAILABLE, f"{callee.traits.protocol} has no variables that the hub could set")
-        if not word.name or any(character < " " for character in word.name):
+        if not message.name or any(character < " " for character in message.name):
             raise bad_arguments("a variable's name is a text without control characters")
-        names = self._variables.setdefault(to, set())
-        if isinstance(word, UnsetVariable):
-            names.discard(word.name)
-        elif word.name not in names and len(names) >= self._max_variables:
+        names = self._variables.setdefault(peer, set())
+        if isinstance(message, UnsetVariable):
+            names.discard(message.name)
+        elif message.name not in names and len(names) >= self._max_variables:
             raise overloaded(f"more than {self._max_variables} variables")
         else:
-            names.add(word.name)
-        request = word.id or ""
+            names.add(message.name)
+        request_id = message.id or ""
         pending = self._pending_calls.open(
-            self._sessions[app], request, callee, _SET_METHOD, self._pending_calls.default_timeout, now
+            self._sessions[app], request_id, callee, _SET_METHOD, self._pending_calls.default_timeout, now
         )
         self._pending_calls.close(pending, now)
-        told = Delivery(to, replace(word, id=None), pending.op, pending)
-        return [told, Delivery(app, Result(request), pending.op, pending)]
+        delivery = Delivery(peer, replace(message, id=None), pending.op, pending)
+        return [delivery, Delivery(app, Result(request_id), pending.op, pending)]
 
     def handle_undelivered(
-        self, word: SetVariable | UnsetVariable, done: PendingCall, error: LocalProtocolError, now: float
+        self, message: SetVariable | UnsetVariable, pending: PendingCall, error: LocalProtocolError, now: float
     ) -> Deliveries:
         """Tell the application that a variable could not be set after all."""
-        self._variables.get(done.callee.peer, set()).discard(word.name)
+        self._variables.get(pending.callee.peer, set()).discard(message.name)
         reason, text = unsendable_reason(error), str(error)
-        self._pending_calls.fail_closed(done, reason, text, now)
-        return [Delivery(done.caller.peer, Failure(done.id, reason, text), done.op)]
+        self._pending_calls.fail_closed(pending, reason, text, now)
+        return [Delivery(pending.caller.peer, Failure(pending.id, reason, text), pending.op)]
 
-    def take_updates(self, updates: Updates, app: str, to: str, name: str, _now: float) -> Deliveries:
+    def take_updates(self, updates: Updates, app: str, peer: str, name: str, _now: float) -> Deliveries:
         """Have an application take what a peer publishes under a topic id."""
-        updates.accept(self._sessions[app], self._open_session(to), name)
+        updates.accept(self._sessions[app], self._open_session(peer), name)
         return []
 
-    def close(self, to: str, text: str) -> Deliveries:
+    def close(self, peer: str, text: str) -> Deliveries:
         """End the session of a peer, with a word in its own protocol."""
-        callee = self._open_session(to)
+        callee = self._open_session(peer)
         if not callee.traits.is_single_peer or callee.credentials.is_trusted:
             text = f"a session of {callee.traits.protocol} is not one peer's alone, and cannot be closed"
             raise Refusal(Reason.UNAVAILABLE, text)

@@ -85,25 +85,25 @@ class PendingCalls:
             self._with_default_timeout.clear()
         self.default_timeout, self._max_timeout = default, max_timeout
 
-    def bounded_timeout(self, wanted: float) -> float:
+    def bounded_timeout(self, requested: float) -> float:
         """Return how many seconds a call gets whose caller would wait so long."""
-        return max(0.0, wanted) if wanted < self._max_timeout else self._max_timeout
+        return max(0.0, requested) if requested < self._max_timeout else self._max_timeout
 
     def open(
         self, caller: Session, call_id: str, callee: Session, method: str, timeout: float, now: float
     ) -> PendingCall:
         """Take up a call. The caller has no other open one with this id."""
-        self.count = made = self.count + 1
-        op = str(made)
+        self.count = number = self.count + 1
+        op = str(number)
         deadline = now + timeout
-        table = caller.call_stats.get(callee.traits.protocol)
-        cell = None if table is None else table.get(method)
-        if cell is None:
-            cell = self._traffic.call_stats(method, caller.traits.protocol, callee.traits.protocol)
-        cell.calls += 1
-        if not made & _AGGREGATE_MASK:
+        methods = caller.call_stats.get(callee.traits.protocol)
+        stats = None if methods is None else methods.get(method)
+        if stats is None:
+            stats = self._traffic.call_stats(method, caller.traits.protocol, callee.traits.protocol)
+        stats.calls += 1
+        if not number & _AGGREGATE_MASK:
             self._traffic.aggregate_calls()
-        pending = PendingCall(op, caller, call_id, callee, deadline, method, now, cell)
+        pending = PendingCall(op, caller, call_id, callee, deadline, method, now, stats)
         caller.calls_made[call_id] = callee.calls_served[op] = pending
         if timeout == self.default_timeout:
             if not self._with_default_timeout:
@@ -150,10 +150,10 @@ class PendingCalls:
 
     def _count_failure(self, pending: PendingCall, reason: Reason, text: str, now: float) -> None:
         caller, callee, span = pending.caller, pending.callee, pending.span
-        failed = FailureRecord(now, pending.method, caller.traits.protocol, callee.traits.protocol, reason, text)
+        record = FailureRecord(now, pending.method, caller.traits.protocol, callee.traits.protocol, reason, text)
         self._traffic.count_failure(
             pending.stats,
-            failed._replace(
+            record._replace(
                 caller_peer=caller.name,
                 callee_peer=callee.name,
                 op=operation_of(pending),
@@ -181,16 +181,16 @@ class PendingCalls:
 
     def expire(self, now: float) -> list[PendingCall]:
         """Return the calls whose time is over, and be done with them."""
-        found = [self._with_timer[op] for op in self._timers.pop_due(now)]
+        expired = [self._with_timer[op] for op in self._timers.pop_due(now)]
         if self._first_default_deadline <= now:
             late, self._first_default_deadline = _expired(self._with_default_timeout, now)
-            found += late
+            expired += late
         if self._first_ordered_deadline <= now:
             late, self._first_ordered_deadline = _expired(self._in_deadline_order, now)
-            found += late
-        for pending in found:
+            expired += late
+        for pending in expired:
             self.close(pending, now, Reason.TIMEOUT)
-        return found
+        return expired
 
 
 def operation_of(pending: PendingCall) -> str:
@@ -200,12 +200,12 @@ def operation_of(pending: PendingCall) -> str:
 
 def _expired(calls: dict[str, PendingCall], now: float) -> tuple[list[PendingCall], float]:
     """Return those, of calls in the order of their deadlines, whose time is over; and the first deadline after it."""
-    late: list[PendingCall] = []
+    expired: list[PendingCall] = []
     for pending in calls.values():
         if pending.deadline > now:
-            return late, pending.deadline
-        late.append(pending)
-    return late, now
+            return expired, pending.deadline
+        expired.append(pending)
+    return expired, now
 
 
 def _finished_span(pending: PendingCall, span: Span, reason: Reason | None, now: float) -> FinishedSpan:

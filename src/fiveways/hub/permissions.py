@@ -27,15 +27,15 @@ class Glob:
         first, last = self._prefix, self._suffix
         if last is None:
             return text == first
-        at, end = len(first), len(text) - len(last)
-        if at > end or not text.startswith(first) or not text.endswith(last):
+        start, end = len(first), len(text) - len(last)
+        if start > end or not text.startswith(first) or not text.endswith(last):
             return False
         # The leftmost place for a piece leaves most room for the next, so nothing is tried twice.
         for piece in self._middle:
-            found = text.find(piece, at, end)
-            if found < 0:
+            position = text.find(piece, start, end)
+            if position < 0:
                 return False
-            at = found + len(piece)
+            start = position + len(piece)
         return True
 
     def may_match_below(self, prefix: str) -> bool:
@@ -56,21 +56,21 @@ class AllowList:
 
     def allows(self, text: str) -> bool:
         """Say whether one of the globs matches."""
-        known = self._cached.get(text)
-        if known is None:
+        is_allowed = self._cached.get(text)
+        if is_allowed is None:
             if len(self._cached) >= _MAX_CACHED:
                 self._cached.clear()
-            known = self._cached[text] = any(glob.matches(text) for glob in self._globs)
-        return known
+            is_allowed = self._cached[text] = any(glob.matches(text) for glob in self._globs)
+        return is_allowed
 
     def may_allow_below(self, prefix: str) -> bool:
         """Say whether something that begins with `prefix` may be allowed."""
         return any(glob.may_match_below(prefix) for glob in self._globs)
 
-    def check(self, what: str, text: str) -> None:
+    def check(self, action: str, text: str) -> None:
         """Refuse what is not allowed."""
         if not self.allows(text):
-            raise Refusal(Reason.DENIED, f"you may not {what} {text}")
+            raise Refusal(Reason.DENIED, f"you may not {action} {text}")
 
 
 def compile_allow_list(patterns: tuple[str, ...]) -> AllowList | None:
@@ -94,19 +94,19 @@ class Access:
         "subscribe",
     )
 
-    def __init__(self, rights: Permissions) -> None:
-        self.permissions = rights
+    def __init__(self, permissions: Permissions) -> None:
+        self.permissions = permissions
         """As the operator wrote them."""
-        self.call = compile_allow_list(rights.call)
-        self.offer = compile_allow_list(rights.offer)
-        self.publish = compile_allow_list(rights.publish)
-        self.subscribe = compile_allow_list(rights.subscribe)
-        self.push = compile_allow_list(rights.push)
-        self.pull = compile_allow_list(rights.pull)
-        self.close = compile_allow_list(rights.close)
-        self._granted_by_name = AllowList(tuple(pattern for pattern in rights.offer if pattern.strip("*")))
+        self.call = compile_allow_list(permissions.call)
+        self.offer = compile_allow_list(permissions.offer)
+        self.publish = compile_allow_list(permissions.publish)
+        self.subscribe = compile_allow_list(permissions.subscribe)
+        self.push = compile_allow_list(permissions.push)
+        self.pull = compile_allow_list(permissions.pull)
+        self.close = compile_allow_list(permissions.close)
+        self._granted_by_name = AllowList(tuple(pattern for pattern in permissions.offer if pattern.strip("*")))
         """What the operator grants by name: such names may be shared with other identities."""
-        self._callable_by_name = AllowList(tuple(pattern for pattern in rights.call if pattern.strip("*")))
+        self._callable_by_name = AllowList(tuple(pattern for pattern in permissions.call if pattern.strip("*")))
 
     def check_publish(self, topic: Topic) -> None:
         """Refuse a topic that is not allowed."""
@@ -132,11 +132,11 @@ class Access:
                 Reason.DENIED, f"you may not call {method}: `*` does not allow it, only a pattern that names it"
             )
 
-    def check_queue(self, what: str, queue: str) -> None:
+    def check_queue(self, action: str, queue: str) -> None:
         """Refuse to push to a queue, or to pull from it, if that is not allowed."""
-        allowed = self.push if what == "push" else self.pull
+        allowed = self.push if action == "push" else self.pull
         if allowed is not None:
-            allowed.check("push to queue" if what == "push" else "pull from queue", queue)
+            allowed.check("push to queue" if action == "push" else "pull from queue", queue)
 
 
 def _pattern_subject(method: str, *, route: bool) -> str:

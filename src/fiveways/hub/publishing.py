@@ -39,15 +39,15 @@ class Publishing:
         subscriptions: Subscriptions,
         attachments: Attachments,
         sessions: Mapping[str, Session],
-        gate: Admission,
+        admission: Admission,
         counters: Counters,
-        storage: StoreStatus,
+        store_status: StoreStatus,
     ) -> None:
-        self._store_status, self._is_durable = storage, storage.is_durable
+        self._store_status, self._is_durable = store_status, store_status.is_durable
         self._subscriptions = subscriptions
         self._attachments = attachments
         self._sessions = sessions
-        self._admission = gate
+        self._admission = admission
         self._counters = counters
         self._traffic = counters.traffic
         self._topic_stats = counters.traffic.topics
@@ -73,100 +73,100 @@ class Publishing:
         """How many values are kept."""
         return len(self._retained)
 
-    def publish(self, publisher: Session, word: Publish, _now: float) -> Deliveries:
+    def publish(self, publisher: Session, message: Publish, _now: float) -> Deliveries:
         """Give a publication to all who subscribed."""
-        topic = word.topic
+        topic = message.topic
         if publisher.access.publish is not None:
             publisher.access.check_publish(topic)
-        if word.attachments:
-            self._attachments.check_room(publisher, word.attachments)
-        old = self._retained.get(topic) if self._open_deliveries else None
-        record = self._retain(publisher, word) if word.retain else None
+        if message.attachments:
+            self._attachments.check_room(publisher, message.attachments)
+        old_value = self._retained.get(topic) if self._open_deliveries else None
+        record = self._retain(publisher, message) if message.retain else None
         subscribers = self._cached_subscribers(topic) or self._subscriptions.match(topic)
-        if word.exclude_me:
-            subscribers = tuple(each for each in subscribers if each.peer != publisher.peer)
+        if message.exclude_me:
+            subscribers = tuple(subscriber for subscriber in subscribers if subscriber.peer != publisher.peer)
         number = self._last_number = self._last_number + 1
         op = publisher.op = f"p{number}"
         deliveries: Deliveries = []
-        if word.attachments:
-            deliveries = self._fan_out_with_attachments(publisher, word, subscribers, number, op)
+        if message.attachments:
+            deliveries = self._fan_out_with_attachments(publisher, message, subscribers, number, op)
         elif subscribers:
-            deliveries = [Fanout(Event("", topic, word.body, (), number), subscribers, publisher.peer, op)]
+            deliveries = [Fanout(Event("", topic, message.body, (), number), subscribers, publisher.peer, op)]
         count = len(subscribers)
         self._counters.deliveries += count
-        passed = self._topic_stats.get(topic) or self._traffic.topic_stats(topic)
-        passed.publications += 1
-        passed.deliveries += count
+        topic_stats = self._topic_stats.get(topic) or self._traffic.topic_stats(topic)
+        topic_stats.publications += 1
+        topic_stats.deliveries += count
         self._traffic.protocol_stats(publisher.traits.protocol).publications += 1
-        if word.id is not None:
-            done = Delivery(publisher.peer, Result(word.id, Value(number)), op)
-            deliveries.append(done if record is None else Persist(record, [done]))
+        if message.id is not None:
+            response = Delivery(publisher.peer, Result(message.id, Value(number)), op)
+            deliveries.append(response if record is None else Persist(record, [response]))
         elif record is not None:
             deliveries.append(Persist(record, []))
-        if old is not None:
-            return [*self._deliver_retained_first(old, word, number), *deliveries]
+        if old_value is not None:
+            return [*self._deliver_retained_first(old_value, message, number), *deliveries]
         return deliveries
 
-    def _deliver_retained_first(self, old: RetainedValue, word: Publish, number: int) -> Deliveries:
+    def _deliver_retained_first(self, value: RetainedValue, message: Publish, number: int) -> Deliveries:
         """Return the value that a topic had to those who subscribed and have not got it yet."""
-        told = self._retained_deliveries.deliver_before_event(old, self._subscriptions.match(word.topic))
-        if not word.retain:
-            self._retained.note_event(old, number)
-        return [*told]
+        retained = self._retained_deliveries.deliver_before_event(value, self._subscriptions.match(message.topic))
+        if not message.retain:
+            self._retained.note_event(value, number)
+        return [*retained]
 
     def _fan_out_with_attachments(
-        self, publisher: Session, word: Publish, subscribers: Sequence[Subscriber], number: int, op: str
+        self, publisher: Session, message: Publish, subscribers: Sequence[Subscriber], number: int, op: str
     ) -> Deliveries:
         """Fan out in rounds, so that no peer gets the same name for two attachments, however often it subscribed."""
         rounds: list[list[Subscriber]] = []
-        turns: Counter[str] = Counter()
-        for each in subscribers:
-            if turns[each.peer] == len(rounds):
+        rounds_of_peer: Counter[str] = Counter()
+        for subscriber in subscribers:
+            if rounds_of_peer[subscriber.peer] == len(rounds):
                 rounds.append([])
-            rounds[turns[each.peer]].append(each)
-            turns[each.peer] += 1
+            rounds[rounds_of_peer[subscriber.peer]].append(subscriber)
+            rounds_of_peer[subscriber.peer] += 1
         deliveries: Deliveries = []
-        for chosen in rounds:
-            receivers = [self._sessions[each.peer] for each in chosen]
-            names = self._attachments.relay(publisher, word.attachments, receivers, op, word.body)
-            event = Event("", word.topic, word.body, names, number)
-            deliveries.append(Fanout(event, tuple(chosen), publisher.peer, op))
+        for round_subscribers in rounds:
+            receivers = [self._sessions[subscriber.peer] for subscriber in round_subscribers]
+            names = self._attachments.relay(publisher, message.attachments, receivers, op, message.body)
+            event = Event("", message.topic, message.body, names, number)
+            deliveries.append(Fanout(event, tuple(round_subscribers), publisher.peer, op))
         return deliveries
 
-    def _retain(self, publisher: Session, word: Publish) -> StoreChange | None:
+    def _retain(self, publisher: Session, message: Publish) -> StoreChange | None:
         """Keep a value; return what must be safe before that is told, if there is a store."""
-        topic = word.topic
-        if word.attachments:
+        topic = message.topic
+        if message.attachments:
             raise bad_arguments("a value with attachments cannot be retained")
-        if word.id is not None:  # its answer promises that the value is on disk
+        if message.id is not None:  # its answer promises that the value is on disk
             self._store_status.check_available()
         self._subscriptions.check_depth(len(topic))
-        if is_null(word.body):
+        if is_null(message.body):
             self._retained.remove(topic)
             return DropRetained(_encode_topic(topic)) if self._is_durable else None
         owner = publisher.owner
         try:
-            size = retained_memory(topic, word.body)
+            size = retained_memory(topic, message.body)
             # Encode the record before the value is retained: CBOR has values without a JSON form.
             record = None
             if self._is_durable:
-                record = PutRetained(_encode_topic(topic), word.body.nq(), self._last_number + 1, owner.name)
+                record = PutRetained(_encode_topic(topic), message.body.nq(), self._last_number + 1, owner.name)
         except Unrepresentable as exc:
             raise bad_arguments(str(exc)) from exc
-        value = RetainedValue(topic, word.body, self._last_number + 1, size, owner)
+        value = RetainedValue(topic, message.body, self._last_number + 1, size, owner)
         self._retained.check_room(value)
         self._retained.store(value)
         return record
 
     def restore(self, values: Iterable[PutRetained]) -> None:
         """Have again the values that an earlier hub kept."""
-        for kept in values:
-            topic = tuple(msgspec.json.decode(kept.topic, type=list[str]))
-            body = Json(kept.payload)
-            size, owner = retained_memory(topic, body), owner_from_name(kept.owner)
+        for record in values:
+            topic = tuple(msgspec.json.decode(record.topic, type=list[str]))
+            body = Json(record.payload)
+            size, owner = retained_memory(topic, body), owner_from_name(record.owner)
             # No bound: these values were accepted, and JSON may be larger than the CBOR that was counted then.
-            self._retained.store(RetainedValue(topic, body, kept.publication, size, owner))
-            self._last_number = max(self._last_number, kept.publication)
+            self._retained.store(RetainedValue(topic, body, record.publication, size, owner))
+            self._last_number = max(self._last_number, record.publication)
 
     def retained_values(self) -> Iterator[RetainedValue]:
         """Yield all retained values."""
@@ -180,44 +180,44 @@ class Publishing:
 
     def retained_value(self, topic: Topic) -> tuple[Payload, int] | None:
         """Return the value that is kept for a topic, and the number of that publication."""
-        kept = self._retained.get(topic)
-        return None if kept is None else (kept.body, kept.publication)
+        value = self._retained.get(topic)
+        return None if value is None else (value.body, value.publication)
 
     @property
     def last_number(self) -> int:
         """The number of the last publication."""
         return self._last_number
 
-    def subscribe(self, session: Session, word: Subscribe, _now: float) -> Deliveries:
+    def subscribe(self, session: Session, message: Subscribe, _now: float) -> Deliveries:
         """Take a subscription, and give it the values that were kept."""
-        if not session.access.may_subscribe(word.pattern):
-            raise Refusal(Reason.DENIED, f"you may not subscribe to {pattern_texts(word.pattern)[-1]}")
-        if word.when_full == "block":
+        if not session.access.may_subscribe(message.pattern):
+            raise Refusal(Reason.DENIED, f"you may not subscribe to {pattern_texts(message.pattern)[-1]}")
+        if message.when_full == "block":
             raise Refusal(Reason.DENIED, "only who runs the hub may let a slow reader hold up publishers")
-        name, envelope = word.subscription, word.envelope
-        subscriber = Subscriber(session.peer, name, envelope, word.when_full or "skip")
-        self._subscriptions.add(word.pattern, subscriber, session.owner)
-        deliveries: Deliveries = [Delivery(session.peer, Result(word.id, Value({"id": name})))]
-        deliveries += self._retained_deliveries.begin(subscriber, word.pattern, session.owner, self._last_number)
+        name, envelope = message.subscription, message.envelope
+        subscriber = Subscriber(session.peer, name, envelope, message.when_full or "skip")
+        self._subscriptions.add(message.pattern, subscriber, session.owner)
+        deliveries: Deliveries = [Delivery(session.peer, Result(message.id, Value({"id": name})))]
+        deliveries += self._retained_deliveries.begin(subscriber, message.pattern, session.owner, self._last_number)
         return deliveries
 
-    def _count_retained_deliveries(self, told: list[Delivery]) -> None:
+    def _count_retained_deliveries(self, deliveries: list[Delivery]) -> None:
         """Count retained values that are delivered."""
-        for each in told:
-            event, session = each.message, self._sessions.get(each.peer)
+        for delivery in deliveries:
+            event, session = delivery.message, self._sessions.get(delivery.peer)
             if isinstance(event, Event) and session is not None:
                 self._traffic.topic_stats(event.topic).deliveries += 1
                 self._traffic.protocol_stats(session.traits.protocol).deliveries += 1
-        self._counters.deliveries += len(told)
+        self._counters.deliveries += len(deliveries)
 
-    def unsubscribe(self, session: Session, word: Unsubscribe, _now: float) -> Deliveries:
+    def unsubscribe(self, session: Session, message: Unsubscribe, _now: float) -> Deliveries:
         """End a subscription."""
-        found = self._remove_subscription(session.peer, word.subscription)
-        if word.id is None:
+        was_subscribed = self._remove_subscription(session.peer, message.subscription)
+        if message.id is None:
             return []
-        if not found:
-            raise bad_arguments(f"there is no subscription {word.subscription}")
-        return [Delivery(session.peer, Result(word.id))]
+        if not was_subscribed:
+            raise bad_arguments(f"there is no subscription {message.subscription}")
+        return [Delivery(session.peer, Result(message.id))]
 
     def end_subscription(self, peer: str, subscription: str) -> Deliveries:
         """End the subscription of somebody who reads too slowly."""
@@ -230,27 +230,27 @@ class Publishing:
     def revoke(self, session: Session) -> Deliveries:
         """End the subscriptions that a peer may not have any more."""
         deliveries: Deliveries = []
-        for each in self._subscriptions.of_peer(session.peer):
-            if not session.access.may_subscribe(each.pattern):
-                deliveries += self.end_subscription(session.peer, each.subscriber.subscription)
+        for subscription in self._subscriptions.of_peer(session.peer):
+            if not session.access.may_subscribe(subscription.pattern):
+                deliveries += self.end_subscription(session.peer, subscription.subscriber.subscription)
         return deliveries
 
-    def close_topic(self, session: Session, word: CloseTopic, _now: float) -> Deliveries:
+    def close_topic(self, session: Session, message: CloseTopic, _now: float) -> Deliveries:
         """End a topic for all who subscribed to it by its name, and forget its value."""
-        session.access.check_publish(word.topic)
-        self._check_close(session, word.topic)
-        kept: Deliveries = []
-        if self._retained.get(word.topic) is not None:
-            kept = [Persist(record, []) for record in self.forget_retained(word.topic)]
+        session.access.check_publish(message.topic)
+        self._check_close(session, message.topic)
+        records: Deliveries = []
+        if self._retained.get(message.topic) is not None:
+            records = [Persist(record, []) for record in self.forget_retained(message.topic)]
         deliveries: Deliveries = [
-            *kept,
+            *records,
             *(
-                Delivery(each.peer, TopicClosed(each.subscription))
-                for each in self._subscriptions.close_topic(word.topic)
+                Delivery(subscriber.peer, TopicClosed(subscriber.subscription))
+                for subscriber in self._subscriptions.close_topic(message.topic)
             ),
         ]
-        if word.id is not None:
-            deliveries.append(Delivery(session.peer, Result(word.id)))
+        if message.id is not None:
+            deliveries.append(Delivery(session.peer, Result(message.id)))
         return deliveries
 
     def _check_close(self, session: Session, topic: Topic) -> None:
@@ -258,8 +258,12 @@ class Publishing:
         allowed, text = session.access.close, topic_text(topic)
         if session.credentials.is_trusted or allowed is None or allowed.allows(text):
             return
-        subscribers = (self._sessions[each.peer].identity for each in self._subscriptions.exact_subscribers(topic))
-        if any(each != session.identity for each in subscribers) and self._admission.may_others_publish(session, topic):
+        subscribers = (
+            self._sessions[identity.peer].identity for identity in self._subscriptions.exact_subscribers(topic)
+        )
+        if any(identity != session.identity for identity in subscribers) and self._admission.may_others_publish(
+            session, topic
+        ):
             raise Refusal(Reason.DENIED, f"you may not close {text}: others subscribe to it, and may publish on it")
 
     def leave(self, session: Session) -> None:

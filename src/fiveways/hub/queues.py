@@ -40,11 +40,11 @@ class WorkQueue:
 
     __slots__ = ("dead_jobs", "delayed", "in_progress", "jobs", "name", "owner", "pool", "pulls")
 
-    def __init__(self, name: str, owner: Owner, most: int, shares: LimitShares) -> None:
+    def __init__(self, name: str, owner: Owner, max_jobs: int, shares: LimitShares) -> None:
         self.name = name
         self.owner = owner
         """Whose use of it made it."""
-        self.pool = Pool(most, shares)
+        self.pool = Pool(max_jobs, shares)
         """All of its items, dead ones included."""
         self.jobs: list[tuple[int, QueuedJob]] = []
         """A heap: what is given back finds its old place."""
@@ -69,19 +69,19 @@ class WorkQueues:
         self,
         limits: Limits,
         settings: HubSettings,
-        calls: PendingCalls,
+        pending_calls: PendingCalls,
         alarm: WakeTime,
         epoch: float,
-        storage: StoreStatus,
+        store_status: StoreStatus,
     ) -> None:
         self._alarm = alarm
         self._delayed_jobs: list[tuple[float, int, str, QueuedJob]] = []
         """A heap of the items that wait for their next try: when that is, number, queue."""
-        self._store_status, self._is_durable = storage, storage.is_durable
+        self._store_status, self._is_durable = store_status, store_status.is_durable
         self._epoch = epoch
         self._limits = limits
         self._settings = settings
-        self._pending_calls = calls
+        self._pending_calls = pending_calls
         self._hub_session = create_hub_session()
         """The hub itself: it is the caller of those who get items."""
         self._by_name: dict[str, WorkQueue] = {}
@@ -118,57 +118,57 @@ class WorkQueues:
         """Take an item; return how many wait, what must be safe before that is told, and who is told of the item."""
         self._store_status.check_available()
         queue = self._queue_with_room(name, owner)
-        if why := queue.pool.excess(owner):
-            raise overloaded(f"too many items in {name}: {why}")
+        if excess := queue.pool.excess(owner):
+            raise overloaded(f"too many items in {name}: {excess}")
         try:
             size = size_of(body)
-            word = body.nq() if self._is_durable else b""
+            encoded = body.nq() if self._is_durable else b""
         except Unrepresentable as exc:
             raise bad_arguments(str(exc)) from exc
-        if why := self._bytes.excess(owner, size):
-            raise overloaded(f"too many bytes in work queues: {why}")
-        item = QueuedJob(self._next_number(), body, size, owner=owner)
-        self._add(queue, item)
-        heappush(queue.jobs, (item.number, item))
-        record = PutJob(name, item.number, word, 0, owner.name) if self._is_durable else None
+        if excess := self._bytes.excess(owner, size):
+            raise overloaded(f"too many bytes in work queues: {excess}")
+        job = QueuedJob(self._next_number(), body, size, owner=owner)
+        self._add(queue, job)
+        heappush(queue.jobs, (job.number, job))
+        record = PutJob(name, job.number, encoded, 0, owner.name) if self._is_durable else None
         deliveries = self._assign_jobs(queue, now)
         return queue.waiting, record, deliveries
 
-    def restore(self, items: Iterable[PutJob], dead: Iterable[tuple[PutJob, PutDeadLetter]]) -> None:
+    def restore(self, jobs: Iterable[PutJob], dead_jobs: Iterable[tuple[PutJob, PutDeadLetter]]) -> None:
         """Take over the items of a previous hub process."""
-        for kept in items:
-            queue, item = self._restore_job(kept)
-            heappush(queue.jobs, (item.number, item))
-        for kept, buried in dead:
-            queue, item = self._restore_job(kept)
-            item.error, item.died_at = buried.why, buried.at
-            queue.dead_jobs[item.number] = item
+        for record in jobs:
+            queue, job = self._restore_job(record)
+            heappush(queue.jobs, (job.number, job))
+        for record, dead_letter in dead_jobs:
+            queue, job = self._restore_job(record)
+            job.error, job.died_at = dead_letter.why, dead_letter.at
+            queue.dead_jobs[job.number] = job
 
-    def _restore_job(self, kept: PutJob) -> tuple[WorkQueue, QueuedJob]:
-        owner = owner_from_name(kept.owner)
-        queue = self._by_name.get(kept.queue) or self._new_queue(kept.queue, owner)
-        item = QueuedJob(kept.number, Json(kept.payload), len(kept.payload), kept.tries, owner=owner)
-        self._add(queue, item)
-        self._last_number = max(self._last_number, item.number)
-        return queue, item
+    def _restore_job(self, record: PutJob) -> tuple[WorkQueue, QueuedJob]:
+        owner = owner_from_name(record.owner)
+        queue = self._by_name.get(record.queue) or self._new_queue(record.queue, owner)
+        job = QueuedJob(record.number, Json(record.payload), len(record.payload), record.tries, owner=owner)
+        self._add(queue, job)
+        self._last_number = max(self._last_number, job.number)
+        return queue, job
 
-    def _add(self, queue: WorkQueue, item: QueuedJob) -> None:
+    def _add(self, queue: WorkQueue, job: QueuedJob) -> None:
         self._ensure_listed(queue)
-        queue.pool.acquire(item.owner)
-        self._bytes.acquire(item.owner, item.size)
+        queue.pool.acquire(job.owner)
+        self._bytes.acquire(job.owner, job.size)
 
-    def _remove(self, queue: WorkQueue, item: QueuedJob) -> None:
-        queue.pool.release(item.owner)
-        self._bytes.release(item.owner, item.size)
+    def _remove(self, queue: WorkQueue, job: QueuedJob) -> None:
+        queue.pool.release(job.owner)
+        self._bytes.release(job.owner, job.size)
         self._remove_if_empty(queue)
 
     def jobs(self) -> Iterator[tuple[str, QueuedJob, bool]]:
         """Yield all items with their queues, and whether a worker has them."""
         for name, queue in self._by_name.items():
-            for item in (*(item for _, item in queue.jobs), *queue.dead_jobs.values()):
-                yield name, item, False
-        for _, _, name, item in self._delayed_jobs:
-            yield name, item, False
+            for job in (*(job for _, job in queue.jobs), *queue.dead_jobs.values()):
+                yield name, job, False
+        for _, _, name, job in self._delayed_jobs:
+            yield name, job, False
         for pending in self._hub_session.calls_made.values():
             if isinstance(pending.kind, JobAssignment):
                 yield pending.kind.queue, pending.kind.job, True
@@ -176,39 +176,39 @@ class WorkQueues:
     def delete(self, name: str, numbers: AbstractSet[int]) -> list[StoreChange]:
         """Delete items that no worker has; return what the store must forget."""
         queue = self._by_name[name]
-        gone = [
-            item for each, item, is_given in self.jobs() if each == name and item.number in numbers and not is_given
+        deleted = [
+            job
+            for entry, job, is_assigned in self.jobs()
+            if entry == name and job.number in numbers and not is_assigned
         ]
-        delayed = [each for each in self._delayed_jobs if each[2] != name or each[1] not in numbers]
+        delayed = [entry for entry in self._delayed_jobs if entry[2] != name or entry[1] not in numbers]
         queue.delayed -= len(self._delayed_jobs) - len(delayed)
-        queue.jobs = [each for each in queue.jobs if each[0] not in numbers]
+        queue.jobs = [entry for entry in queue.jobs if entry[0] not in numbers]
         self._delayed_jobs = delayed
         heapify(queue.jobs)
         heapify(delayed)
-        for item in gone:
-            queue.dead_jobs.pop(item.number, None)
-            queue.pool.release(item.owner)
-            self._bytes.release(item.owner, item.size)
+        for job in deleted:
+            queue.dead_jobs.pop(job.number, None)
+            queue.pool.release(job.owner)
+            self._bytes.release(job.owner, job.size)
         self._remove_if_empty(queue)
-        return [DropJob(name, item.number) for item in gone] if self._is_durable else []
+        return [DropJob(name, job.number) for job in deleted] if self._is_durable else []
 
     # The dead-letter queue.
 
-    def dead_jobs(self, name: str, after: int, most: int) -> tuple[list[QueuedJob], int]:
-        """Return the dead items of a queue behind a number, the first `most`, and how many more there are."""
+    def dead_jobs(self, name: str, after: int, limit: int) -> tuple[list[QueuedJob], int]:
+        """Return the dead items of a queue behind a number, the first `limit`, and how many more there are."""
         queue = self._by_name.get(name)
-        found = (
-            [item for number, item in sorted(queue.dead_jobs.items()) if number > after] if queue is not None else []
-        )
-        return found[:most], max(0, len(found) - most)
+        jobs = [job for number, job in sorted(queue.dead_jobs.items()) if number > after] if queue is not None else []
+        return jobs[:limit], max(0, len(jobs) - limit)
 
     def dead_job(self, name: str, number: int) -> QueuedJob:
         """Return one dead item; a Refusal if there is none of that number."""
         queue = self._by_name.get(name)
-        item = None if queue is None else queue.dead_jobs.get(number)
-        if item is None:
+        job = None if queue is None else queue.dead_jobs.get(number)
+        if job is None:
             raise bad_arguments(f"there is no dead job {number} in {name}")
-        return item
+        return job
 
     def redrive(self, name: str, number: int | None, now: float) -> tuple[int, Deliveries]:
         """Let the dead items of a queue, or one of them, wait once more; return how many, and who is told of them."""
@@ -218,21 +218,21 @@ class WorkQueues:
         if queue is None or not queue.dead_jobs:
             return 0, []
         numbers = sorted(queue.dead_jobs) if number is None else [number]
-        kept: Deliveries = []
-        for each in numbers:
-            item = queue.dead_jobs.pop(each)
-            item.tries, item.died_at = 0, 0.0
-            heappush(queue.jobs, (item.number, item))
-            kept += self._persist(PutJob(name, item.number, item.body.nq(), 0, item.owner.name))
-        return len(numbers), [*kept, *self._assign_jobs(queue, now)]
+        deliveries: Deliveries = []
+        for job_number in numbers:
+            job = queue.dead_jobs.pop(job_number)
+            job.tries, job.died_at = 0, 0.0
+            heappush(queue.jobs, (job.number, job))
+            deliveries += self._persist(PutJob(name, job.number, job.body.nq(), 0, job.owner.name))
+        return len(numbers), [*deliveries, *self._assign_jobs(queue, now)]
 
     def delete_dead_job(self, name: str, number: int) -> StoreChange | None:
         """Delete a dead item and return what must be safe before that is told; a Refusal if there is no such item."""
         self._store_status.check_available()
-        item = self.dead_job(name, number)
+        job = self.dead_job(name, number)
         queue = self._by_name[name]
         del queue.dead_jobs[number]
-        self._remove(queue, item)
+        self._remove(queue, job)
         return DropJob(name, number) if self._is_durable else None
 
     def _persist(self, record: StoreChange) -> Deliveries:
@@ -245,49 +245,49 @@ class WorkQueues:
     def pull(self, session: Session, name: str, callback: str, now: float) -> Deliveries:
         """Give an item to a callback of the peer, now or when there is one."""
         queue = self._queue_with_room(name, session.owner)
-        mine = self._pulls_of.get(session.peer, {})
-        if len(mine) + len(session.calls_served) >= self._limits.max_pending:
+        pulls = self._pulls_of.get(session.peer, {})
+        if len(pulls) + len(session.calls_served) >= self._limits.max_pending:
             raise overloaded("too many calls are open")
         self._ensure_listed(queue)
         number = self._next_number()
         queue.pulls[number] = Pull(session, callback)
-        self._pulls_of.setdefault(session.peer, mine)[number] = name
+        self._pulls_of.setdefault(session.peer, pulls)[number] = name
         return self._assign_jobs(queue, now)
 
-    def complete(self, work: JobAssignment) -> Deliveries:
+    def complete(self, assignment: JobAssignment) -> Deliveries:
         """Forget an item that was dealt with."""
-        queue = self._by_name[work.queue]
+        queue = self._by_name[assignment.queue]
         queue.in_progress -= 1
-        self._remove(queue, work.job)
-        return self._persist(DropJob(work.queue, work.job.number))
+        self._remove(queue, assignment.job)
+        return self._persist(DropJob(assignment.queue, assignment.job.number))
 
-    def return_job(self, work: JobAssignment, reason: Reason, text: str, now: float) -> Deliveries:
+    def return_job(self, assignment: JobAssignment, reason: Reason, text: str, now: float) -> Deliveries:
         """Return an unfinished item to its queue: after a delay if its worker failed, as dead after the last try."""
-        queue, item = self._by_name[work.queue], work.job
+        queue, job = self._by_name[assignment.queue], assignment.job
         queue.in_progress -= 1
         if reason is Reason.NO_SUCH_CALLBACK:
             # A worker that stopped waiting while the item was on its way never had it: that is no try.
-            item.tries -= 1
-        item.error = f"{reason.value}: {text}" if text else str(reason.value)
-        if item.tries >= self._settings.max_tries:
-            queue.dead_jobs[item.number] = item
-            item.died_at = self._epoch + now
-            return self._persist(PutDeadLetter(queue.name, item.number, item.error, item.died_at))
-        kept: Deliveries = []
+            job.tries -= 1
+        job.error = f"{reason.value}: {text}" if text else str(reason.value)
+        if job.tries >= self._settings.max_tries:
+            queue.dead_jobs[job.number] = job
+            job.died_at = self._epoch + now
+            return self._persist(PutDeadLetter(queue.name, job.number, job.error, job.died_at))
+        deliveries: Deliveries = []
         if self._is_durable:
-            kept = self._persist(PutJob(queue.name, item.number, item.body.nq(), item.tries, item.owner.name))
-        delay = self._retry_delay(item) if reason is Reason.RAISED else 0.0
+            deliveries = self._persist(PutJob(queue.name, job.number, job.body.nq(), job.tries, job.owner.name))
+        delay = self._retry_delay(job) if reason is Reason.RAISED else 0.0
         if delay > 0:
             # A worker that fails at once would otherwise use up all tries within a second.
-            heappush(self._delayed_jobs, (now + delay, item.number, queue.name, item))
+            heappush(self._delayed_jobs, (now + delay, job.number, queue.name, job))
             queue.delayed += 1
             self._alarm.set_latest(now + delay)
-            return kept
-        heappush(queue.jobs, (item.number, item))
-        return [*kept, *self._assign_jobs(queue, now)]
+            return deliveries
+        heappush(queue.jobs, (job.number, job))
+        return [*deliveries, *self._assign_jobs(queue, now)]
 
-    def _retry_delay(self, item: QueuedJob) -> float:
-        doublings = min(item.tries - 1, _MAX_DOUBLINGS)
+    def _retry_delay(self, job: QueuedJob) -> float:
+        doublings = min(job.tries - 1, _MAX_DOUBLINGS)
         return min(self._settings.retry_delay * (1 << doublings), self._settings.max_retry_delay)
 
     def deadline(self) -> float | None:
@@ -298,10 +298,10 @@ class WorkQueues:
         """Give out the items whose delay is over."""
         deliveries: Deliveries = []
         while self._delayed_jobs and self._delayed_jobs[0][0] <= now:
-            _, number, name, item = heappop(self._delayed_jobs)
+            _, number, name, job = heappop(self._delayed_jobs)
             queue = self._by_name[name]
             queue.delayed -= 1
-            heappush(queue.jobs, (number, item))
+            heappush(queue.jobs, (number, job))
             deliveries += self._assign_jobs(queue, now)
         return deliveries
 
@@ -314,25 +314,25 @@ class WorkQueues:
 
     def cancel_pull(self, session: Session, callback: str) -> None:
         """Forget that a peer wanted an item for one callback, if none was given to it yet."""
-        mine = self._pulls_of.get(session.peer, {})
-        for number, name in list(mine.items()):
+        pulls = self._pulls_of.get(session.peer, {})
+        for number, name in list(pulls.items()):
             queue = self._by_name[name]
             if queue.pulls[number].callback == callback:
-                del queue.pulls[number], mine[number]
+                del queue.pulls[number], pulls[number]
                 self._remove_if_empty(queue)
-        if not mine:
+        if not pulls:
             self._pulls_of.pop(session.peer, None)
 
     def revoke(self, session: Session) -> None:
         """Forget that a peer wanted items of queues from which it may not pull any more."""
-        allowed, mine = session.access.pull, self._pulls_of.get(session.peer)
-        if allowed is None or mine is None:
+        allowed, pulls = session.access.pull, self._pulls_of.get(session.peer)
+        if allowed is None or pulls is None:
             return
-        for number, name in list(mine.items()):
+        for number, name in list(pulls.items()):
             if not allowed.allows(name):
-                del self._by_name[name].pulls[number], mine[number]
+                del self._by_name[name].pulls[number], pulls[number]
                 self._remove_if_empty(self._by_name[name])
-        if not mine:
+        if not pulls:
             del self._pulls_of[session.peer]
 
     def is_made_by_hub(self, pending: PendingCall) -> bool:
@@ -344,8 +344,8 @@ class WorkQueues:
         if self._is_closed:
             raise Refusal(Reason.UNAVAILABLE, "the hub is closing")
         queue = self._by_name.get(name)
-        if queue is None and (why := self._pool.excess(owner)):
-            raise overloaded(f"too many queues: {why}")
+        if queue is None and (excess := self._pool.excess(owner)):
+            raise overloaded(f"too many queues: {excess}")
         return queue or self._new_queue(name, owner)
 
     def _new_queue(self, name: str, owner: Owner) -> WorkQueue:
@@ -362,20 +362,20 @@ class WorkQueues:
         while queue.jobs and queue.pulls and not self._is_closed:
             number = next(iter(queue.pulls))
             pull = queue.pulls.pop(number)
-            mine = self._pulls_of[pull.session.peer]
-            del mine[number]
-            if not mine:
+            pulls = self._pulls_of[pull.session.peer]
+            del pulls[number]
+            if not pulls:
                 del self._pulls_of[pull.session.peer]
-            item = heappop(queue.jobs)[1]
+            job = heappop(queue.jobs)[1]
             queue.in_progress += 1
-            item.tries += 1
+            job.tries += 1
             timeout = self._pending_calls.default_timeout
             pending = self._pending_calls.open(
                 self._hub_session, f"w{self._next_number()}", pull.session, _PULL_METHOD, timeout, now
             )
-            pending.kind, pending.is_fast_path = JobAssignment(queue.name, item), False
-            again = item.tries > 1
-            call = Call(pending.op, pull.callback, item.body, callback=True, timeout=timeout, redelivered=again)
+            pending.kind, pending.is_fast_path = JobAssignment(queue.name, job), False
+            is_redelivery = job.tries > 1
+            call = Call(pending.op, pull.callback, job.body, callback=True, timeout=timeout, redelivered=is_redelivery)
             deliveries.append(Delivery(pull.session.peer, call, pending.op))
         return deliveries
 

@@ -6,25 +6,25 @@ from fiveways.errors import Reason
 from fiveways.hub.refusal import Refusal
 from fiveways.hub.session import Session
 from fiveways.hub.shares import Owner
-from fiveways.model import messages as words
+from fiveways.model import messages
 from fiveways.model.messages import HubMessage
 
 REQUEST_TYPES: Final = frozenset(
     {
-        words.Call,
-        words.Publish,
-        words.Subscribe,
-        words.Unsubscribe,
-        words.CloseTopic,
-        words.Register,
-        words.Unregister,
-        words.Discover,
-        words.SetVariable,
-        words.UnsetVariable,
+        messages.Call,
+        messages.Publish,
+        messages.Subscribe,
+        messages.Unsubscribe,
+        messages.CloseTopic,
+        messages.Register,
+        messages.Unregister,
+        messages.Discover,
+        messages.SetVariable,
+        messages.UnsetVariable,
     }
 )
 """What a peer may ask for."""
-_RATE_LIMITED: Final = REQUEST_TYPES - {words.Unsubscribe}
+_RATE_LIMITED: Final = REQUEST_TYPES - {messages.Unsubscribe}
 """What a peer may be too fast with. It is never too fast to ask for less, or to answer."""
 
 _MAX_OWNERS: Final = 4096
@@ -47,16 +47,16 @@ class Allowances:
 
     def save(self, session: Session) -> None:
         """Take note of what the session has left."""
-        left = self._saved
-        left.pop(session.owner, None)
-        left[session.owner] = session.allowance, session.refilled_at
-        if len(left) > _MAX_OWNERS:  # the one that has had the most time to be full again
-            del left[next(iter(left))]
+        saved = self._saved
+        saved.pop(session.owner, None)
+        saved[session.owner] = session.allowance, session.refilled_at
+        if len(saved) > _MAX_OWNERS:  # the one that has had the most time to be full again
+            del saved[next(iter(saved))]
 
 
-def check_rate(session: Session, word: HubMessage, rate: float, now: float) -> None:
+def check_rate(session: Session, message: HubMessage, rate: float, now: float) -> None:
     """Refuse a request that comes too fast: each session has a bucket that fills as time goes by."""
-    if type(word) not in _RATE_LIMITED:
+    if type(message) not in _RATE_LIMITED:
         return
     filled = min(max(1.0, rate), session.allowance + (now - session.refilled_at) * rate)
     session.refilled_at = now

@@ -15,12 +15,16 @@ class RegistrationHandler:
     """Checks registrations, and tells everybody who waits for them."""
 
     def __init__(
-        self, settings: HubSettings, offers: Registrations, discovery: Discovery, owing: DurableRequests
+        self,
+        settings: HubSettings,
+        registrations: Registrations,
+        discovery: Discovery,
+        durable_requests: DurableRequests,
     ) -> None:
         self._settings = settings
-        self._registrations = offers
+        self._registrations = registrations
         self._discovery = discovery
-        self._durable_requests = owing
+        self._durable_requests = durable_requests
         self.must_announce = False
         """A broker must hear of a registration before it is answered."""
 
@@ -28,17 +32,21 @@ class RegistrationHandler:
         """Apply new limits."""
         self._settings = settings
 
-    def register(self, session: Session, word: Register, now: float) -> Deliveries:
+    def register(self, session: Session, message: Register, now: float) -> Deliveries:
         """Add a method or a route; a Refusal if the peer may not offer it, or if the name is taken."""
-        if not session.access.may_register(word.method, route=word.route):
-            raise Refusal(Reason.DENIED, f"you may not offer {word.spelling or word.method}")
-        self._registrations.add(session, word, self._settings.max_offers)
-        asked = self._discovery.query_route(session, word.method, now) if word.route else []
-        owed = self._durable_requests.handle_registration(word.method, is_route=word.route, now=now)
-        done = Delivery(session.peer, Result(word.id))
-        return [Announce(word.method, word.route, done) if self.must_announce else done, *asked, *owed]
+        if not session.access.may_register(message.method, route=message.route):
+            raise Refusal(Reason.DENIED, f"you may not offer {message.spelling or message.method}")
+        self._registrations.add(session, message, self._settings.max_offers)
+        query = self._discovery.query_route(session, message.method, now) if message.route else []
+        redelivered = self._durable_requests.handle_registration(message.method, is_route=message.route, now=now)
+        response = Delivery(session.peer, Result(message.id))
+        return [
+            Announce(message.method, message.route, response) if self.must_announce else response,
+            *query,
+            *redelivered,
+        ]
 
-    def unregister(self, session: Session, word: Unregister, _now: float) -> Deliveries:
+    def unregister(self, session: Session, message: Unregister, _now: float) -> Deliveries:
         """Remove a method or a route."""
-        self._registrations.remove(session, word)
-        return [Delivery(session.peer, Result(word.id))]
+        self._registrations.remove(session, message)
+        return [Delivery(session.peer, Result(message.id))]

@@ -60,12 +60,12 @@ class MethodEntry:
         "share",
     )
 
-    def __init__(self, word: Register, owner: str | None) -> None:
-        self.name = word.method
-        self.is_route = word.route
-        self.kind = word.kind
-        self.share = word.share or ROUND_ROBIN
-        self.collects_stream = word.kind in _STREAMING_KINDS
+    def __init__(self, message: Register, owner: str | None) -> None:
+        self.name = message.method
+        self.is_route = message.route
+        self.kind = message.kind
+        self.share = message.share or ROUND_ROBIN
+        self.collects_stream = message.kind in _STREAMING_KINDS
         """To callers who take no stream."""
         self.registrations: list[Registration] = []
         self.owner_identity = owner
@@ -79,20 +79,34 @@ class MethodEntry:
 
         An application in the hub's process writes names as UMQ does.
         """
-        own = next((offer.spelling for offer in self.registrations if offer.session.traits.names is style), "")
-        if own or style not in _UMQ_STYLES:
-            return own
-        local = next((offer.spelling for offer in self.registrations if offer.session.traits.names is LOCAL), "")
-        return local.replace(".", style.joiner).replace(":", style.joiner)
+        spelling = next(
+            (
+                registration.spelling
+                for registration in self.registrations
+                if registration.session.traits.names is style
+            ),
+            "",
+        )
+        if spelling or style not in _UMQ_STYLES:
+            return spelling
+        local_spelling = next(
+            (
+                registration.spelling
+                for registration in self.registrations
+                if registration.session.traits.names is LOCAL
+            ),
+            "",
+        )
+        return local_spelling.replace(".", style.joiner).replace(":", style.joiner)
 
 
 class Registrations:
     """All methods and routes on offer."""
 
-    def __init__(self, random: Random, max_pending: int, claims: NameReservations) -> None:
+    def __init__(self, random: Random, max_pending: int, reservations: NameReservations) -> None:
         self._random = random
-        self._reservations = claims
-        claims.on_release = self._assign_next_owner
+        self._reservations = reservations
+        reservations.on_release = self._assign_next_owner
         self._max_pending = max_pending
         self._methods: dict[str, MethodEntry] = {}
         self._routes: dict[str, MethodEntry] = {}
@@ -116,9 +130,9 @@ class Registrations:
     def registered_spelling(self, session: Session, name: str) -> tuple[str, bool]:
         """Return how a peer writes a method that it offers, if it does, and whether that gives arrays."""
         method = self._by_peer.get(session.peer, {}).get((name, False))
-        for offer in method.registrations if method is not None else ():
-            if offer.session is session:
-                return offer.spelling, method is not None and method.collects_stream
+        for registration in method.registrations if method is not None else ():
+            if registration.session is session:
+                return registration.spelling, method is not None and method.collects_stream
         return "", False
 
     def registered_names(self, peer: str) -> Iterator[str]:
@@ -132,57 +146,59 @@ class Registrations:
 
     # Coming and going.
 
-    def add(self, session: Session, word: Register, most: int) -> None:
+    def add(self, session: Session, message: Register, limit: int) -> None:
         """Take an offer, or take it anew; a Refusal says why not."""
-        first = word.method.partition(".")[0]
-        if first in RESERVED:
-            raise bad_arguments(f"{word.spelling or word.method} is not free: names below {first} are the hub's own")
-        if word.kind not in KINDS or word.share not in SHARE_MODES:
-            raise bad_arguments(f"there is no kind {word.kind}, or no share {word.share}")
-        if len(word.doc.encode(errors="surrogatepass")) > MAX_DOC_BYTES:
-            raise bad_arguments(f"the doc of {word.spelling or word.method} is larger than {MAX_DOC_BYTES} bytes")
-        key = NameKey(word.method, word.route)
-        mine = self._by_peer.get(session.peer, {})
-        if key not in mine and len(mine) >= most:
-            raise overloaded(f"more than {most} offers")
-        self._check_ownership(session, word)
-        table = self._routes if word.route else self._methods
-        own = name_owner(session)
-        if own is not None:
-            self._withdraw_anonymous(word)
-        method = table.get(word.method)
+        first_segment = message.method.partition(".")[0]
+        if first_segment in RESERVED:
+            raise bad_arguments(
+                f"{message.spelling or message.method} is not free: names below {first_segment} are the hub's own"
+            )
+        if message.kind not in KINDS or message.share not in SHARE_MODES:
+            raise bad_arguments(f"there is no kind {message.kind}, or no share {message.share}")
+        if len(message.doc.encode(errors="surrogatepass")) > MAX_DOC_BYTES:
+            raise bad_arguments(f"the doc of {message.spelling or message.method} is larger than {MAX_DOC_BYTES} bytes")
+        key = NameKey(message.method, message.route)
+        entries = self._by_peer.get(session.peer, {})
+        if key not in entries and len(entries) >= limit:
+            raise overloaded(f"more than {limit} offers")
+        self._check_ownership(session, message)
+        table = self._routes if message.route else self._methods
+        identity = name_owner(session)
+        if identity is not None:
+            self._withdraw_anonymous(message)
+        method = table.get(message.method)
         if method is not None:
-            _check_agreement(method, session, word)
+            _check_agreement(method, session, message)
             self._remove_from(session, method)
         if method is None or not method.registrations:
-            method = table[word.method] = MethodEntry(word, self._owner_of(key, method))
+            method = table[message.method] = MethodEntry(message, self._owner_of(key, method))
         if method.owner_identity is None:
-            method.owner_identity = own
-        if own is not None and own == method.owner_identity:
+            method.owner_identity = identity
+        if identity is not None and identity == method.owner_identity:
             self._reservations.take_back(key)
-        method.registrations.append(Registration(session, word.spelling, word.doc))
-        self._by_peer.setdefault(session.peer, mine)[key] = method
+        method.registrations.append(Registration(session, message.spelling, message.doc))
+        self._by_peer.setdefault(session.peer, entries)[key] = method
         self._former_names.pop(key, None)
         self._notify_change()
 
-    def remove(self, session: Session, word: Unregister) -> None:
+    def remove(self, session: Session, message: Unregister) -> None:
         """Take an offer back; a Refusal if there was none."""
-        mine = self._by_peer.get(session.peer, {})
-        method = mine.pop((word.method, word.route), None)
+        entries = self._by_peer.get(session.peer, {})
+        method = entries.pop((message.method, message.route), None)
         if method is None:
-            raise bad_arguments(f"you do not offer {word.spelling or word.method}")
-        if not mine:
+            raise bad_arguments(f"you do not offer {message.spelling or message.method}")
+        if not entries:
             del self._by_peer[session.peer]
         self._withdraw(session, method)
 
     def revoke(self, session: Session) -> None:
         """Withdraw what a peer may not offer any more."""
-        mine = self._by_peer.get(session.peer, {})
-        for (name, is_route), method in list(mine.items()):
+        entries = self._by_peer.get(session.peer, {})
+        for (name, is_route), method in list(entries.items()):
             if not session.access.may_register(name, route=is_route):
-                del mine[name, is_route]
+                del entries[name, is_route]
                 self._withdraw(session, method)
-        if not mine:
+        if not entries:
             self._by_peer.pop(session.peer, None)
 
     def leave(self, session: Session) -> None:
@@ -193,22 +209,24 @@ class Registrations:
     def store_listed_names(self, session: Session, prefix: str, listed: Mapping[str, str]) -> None:
         """Remember how a peer itself writes the names below its route, as far as there is room."""
         route = self._by_peer.get(session.peer, {}).get((prefix, True))
-        for offer in route.registrations if route is not None else ():
-            if offer.session is session:
-                self._set_listed_names(offer, listed)
+        for registration in route.registrations if route is not None else ():
+            if registration.session is session:
+                self._set_listed_names(registration, listed)
 
-    def _set_listed_names(self, offer: Registration, listed: Mapping[str, str]) -> None:
-        self._listed_count -= len(offer.listed_names)
-        offer.listed_names.clear()
-        offer.listed_names.update(islice(listed.items(), _MAX_LISTED_NAMES - self._listed_count))
-        self._listed_count += len(offer.listed_names)
+    def _set_listed_names(self, registration: Registration, listed: Mapping[str, str]) -> None:
+        self._listed_count -= len(registration.listed_names)
+        registration.listed_names.clear()
+        registration.listed_names.update(islice(listed.items(), _MAX_LISTED_NAMES - self._listed_count))
+        self._listed_count += len(registration.listed_names)
 
     def _withdraw(self, session: Session, method: MethodEntry) -> None:
         key = NameKey(method.name, method.is_route)
         owner = self._owner_of(key, method)
         self._remove_from(session, method)
         self._notify_change()
-        if owner is not None and all(name_owner(each.session) != owner for each in method.registrations):
+        if owner is not None and all(
+            name_owner(registration.session) != owner for registration in method.registrations
+        ):
             self._reservations.reserve(key, Reservation(owner, method.share))
         if method.registrations:
             return
@@ -218,10 +236,12 @@ class Registrations:
             del self._former_names[next(iter(self._former_names))]
 
     def _remove_from(self, session: Session, method: MethodEntry) -> None:
-        for offer in method.registrations:
-            if offer.session is session:
-                self._set_listed_names(offer, {})
-        method.registrations = [offer for offer in method.registrations if offer.session is not session]
+        for registration in method.registrations:
+            if registration.session is session:
+                self._set_listed_names(registration, {})
+        method.registrations = [
+            registration for registration in method.registrations if registration.session is not session
+        ]
 
     def _notify_change(self) -> None:
         self.version += 1
@@ -231,43 +251,43 @@ class Registrations:
 
     def _owner_of(self, key: NameKey, method: MethodEntry | None) -> str | None:
         if method is None:
-            claim = self._reservations.reserved.get(key)
-            return None if claim is None else claim.identity
+            reservation = self._reservations.reserved.get(key)
+            return None if reservation is None else reservation.identity
         if method.owner_identity is None:  # a peer may have shown its token after it registered
             self._assign_next_owner(key)
         return method.owner_identity
 
-    def _check_ownership(self, session: Session, word: Register) -> None:
+    def _check_ownership(self, session: Session, message: Register) -> None:
         """Refuse a name that belongs to another identity, or that is below a route of another identity."""
-        own, written = name_owner(session), word.spelling or word.method
-        key, is_same = NameKey(word.method, word.route), True
+        identity, spelling = name_owner(session), message.spelling or message.method
+        key, is_exact = NameKey(message.method, message.route), True
         if self._may_share_name(session, key):
             return
         while key.name:
             method = (self._routes if key.is_route else self._methods).get(key.name)
             owner = self._owner_of(key, method)
-            if owner is not None and owner != own:
-                claim = self._reservations.reserved.get(key)
-                share = method.share if method is not None else claim.share if claim is not None else ""
-                if not (own is not None and is_same and share == word.share == SHARED_OPEN):
-                    where = written if is_same else f"{key.name}, which is above {written},"
-                    raise Refusal(Reason.DENIED, f"{where} belongs to another identity")
-            key, is_same = NameKey(key.name.rpartition(".")[0], is_route=True), False
+            if owner is not None and owner != identity:
+                reservation = self._reservations.reserved.get(key)
+                share = method.share if method is not None else reservation.share if reservation is not None else ""
+                if not (identity is not None and is_exact and share == message.share == SHARED_OPEN):
+                    subject = spelling if is_exact else f"{key.name}, which is above {spelling},"
+                    raise Refusal(Reason.DENIED, f"{subject} belongs to another identity")
+            key, is_exact = NameKey(key.name.rpartition(".")[0], is_route=True), False
 
-    def _withdraw_anonymous(self, word: Register) -> None:
+    def _withdraw_anonymous(self, message: Register) -> None:
         """Withdraw what anonymous peers registered under a name, or below a route, that an identity registers."""
-        methods = [(self._routes if word.route else self._methods).get(word.method)]
-        if word.route:
-            methods += [each for each in self if each.name.startswith(f"{word.method}.")]
+        methods = [(self._routes if message.route else self._methods).get(message.method)]
+        if message.route:
+            methods += [entry for entry in self if entry.name.startswith(f"{message.method}.")]
         for method in methods:
             if method is not None and method.owner_identity is None:
-                for session in [each.session for each in method.registrations if name_owner(each.session) is None]:
+                for session in [entry.session for entry in method.registrations if name_owner(entry.session) is None]:
                     self._unregister(session, method)
 
     def _unregister(self, session: Session, method: MethodEntry) -> None:
-        mine = self._by_peer[session.peer]
-        del mine[method.name, method.is_route]
-        if not mine:
+        entries = self._by_peer[session.peer]
+        del entries[method.name, method.is_route]
+        if not entries:
             del self._by_peer[session.peer]
         self._withdraw(session, method)
 
@@ -275,23 +295,23 @@ class Registrations:
         """Let a name belong to the next identity that registers it, if one does."""
         method = (self._routes if key.is_route else self._methods).get(key.name)
         if method is not None:
-            owners = (name_owner(each.session) for each in method.registrations)
-            method.owner_identity = next((each for each in owners if each is not None), None)
+            owners = (name_owner(registration.session) for registration in method.registrations)
+            method.owner_identity = next((registration for registration in owners if registration is not None), None)
 
     def _is_reserved_below(self, route: MethodEntry, name: str) -> bool:
         """Say whether a name below a route is reserved for an identity that is away, and not for those of the route."""
         key, reserved = NameKey(name, is_route=False), self._reservations.reserved
         while key.name != route.name:
-            claim = reserved.get(key)
-            if claim is not None and claim.identity != route.owner_identity:
-                return not all(self._may_share_name(each.session, key) for each in route.registrations)
+            reservation = reserved.get(key)
+            if reservation is not None and reservation.identity != route.owner_identity:
+                return not all(self._may_share_name(registration.session, key) for registration in route.registrations)
             key = NameKey(key.name.rpartition(".")[0], is_route=True)
         return False
 
     def _may_share_name(self, session: Session, key: NameKey) -> bool:
-        own = name_owner(session)
-        return own == LOCAL_OWNER or (
-            own is not None and session.access.is_granted_by_name(key.name, route=key.is_route)
+        identity = name_owner(session)
+        return identity == LOCAL_OWNER or (
+            identity is not None and session.access.is_granted_by_name(key.name, route=key.is_route)
         )
 
     # Finding somebody.
@@ -309,23 +329,23 @@ class Registrations:
         """Return the route of this very prefix."""
         return self._routes.get(prefix)
 
-    def choose_callee(self, method: MethodEntry, most: int = 0) -> Registration:
-        """Return who gets the next call; those who have too many open ones (`most`, if given) are passed over."""
-        most = most or self._max_pending
-        offers = method.registrations
-        count = len(offers)
-        if count == 1 and len(offers[0].session.calls_served) < most:
-            return offers[0]
+    def choose_callee(self, method: MethodEntry, max_calls: int = 0) -> Registration:
+        """Return who gets the next call; those who have too many open ones (`max_calls`, if given) are passed over."""
+        max_calls = max_calls or self._max_pending
+        registrations = method.registrations
+        count = len(registrations)
+        if count == 1 and len(registrations[0].session.calls_served) < max_calls:
+            return registrations[0]
         first = 0
         if method.is_round_robin:
             first = method.next_index
         elif method.share == "random":
             first = self._random.randrange(count)
         for index in range(first, first + count):
-            offer = offers[index % count]
-            if len(offer.session.calls_served) < most:
+            registration = registrations[index % count]
+            if len(registration.session.calls_served) < max_calls:
                 method.next_index = (index + 1) % count
-                return offer
+                return registration
         raise overloaded(f"all who offer {method.name} have too many open calls")
 
     def not_found_refusal(self, name: str) -> Refusal:
@@ -350,19 +370,19 @@ class Registrations:
         return prefix
 
 
-def _check_agreement(method: MethodEntry, session: Session, word: Register) -> None:
+def _check_agreement(method: MethodEntry, session: Session, message: Register) -> None:
     """Refuse an offer that contradicts those that are there."""
-    others = [offer for offer in method.registrations if offer.session is not session]
-    if others and word.kind != method.kind:
-        raise bad_arguments(f"{method.name} is of kind {method.kind} already, not {word.kind}")
-    if others and word.share and word.share != method.share:
-        raise bad_arguments(f"{method.name} is shared by {method.share} already, not by {word.share}")
+    others = [registration for registration in method.registrations if registration.session is not session]
+    if others and message.kind != method.kind:
+        raise bad_arguments(f"{method.name} is of kind {method.kind} already, not {message.kind}")
+    if others and message.share and message.share != method.share:
+        raise bad_arguments(f"{method.name} is shared by {method.share} already, not by {message.share}")
     style = session.traits.names
-    spelling = _spelling(word.spelling, word.method, style)
-    for offer in method.registrations:
-        there = _spelling(offer.spelling, method.name, style)
-        if offer.session.traits.names is style and there != spelling:
-            raise bad_arguments(f"{spelling} is the same name as {there}, which is offered already")
+    spelling = _spelling(message.spelling, message.method, style)
+    for registration in method.registrations:
+        other_spelling = _spelling(registration.spelling, method.name, style)
+        if registration.session.traits.names is style and other_spelling != spelling:
+            raise bad_arguments(f"{spelling} is the same name as {other_spelling}, which is offered already")
 
 
 def _spelling(spelling: str, name: str, style: NameStyle) -> str:

@@ -66,11 +66,11 @@ class RetainedValues:
         old = self.get(value.topic)
         if old is not None:
             self._pool.release(old.owner, old.size)
-        why = self._pool.excess(value.owner, value.size)
+        excess = self._pool.excess(value.owner, value.size)
         if old is not None:
             self._pool.acquire(old.owner, old.size)
-        if why:
-            raise overloaded(f"too many values are retained: {why}")
+        if excess:
+            raise overloaded(f"too many values are retained: {excess}")
 
     def store(self, value: RetainedValue) -> None:
         """Keep a value in place of the one before, whether or not there is room."""
@@ -78,10 +78,10 @@ class RetainedValues:
         for segment in value.topic:
             if node.children is None:
                 node.children = {}
-            below = node.children.get(segment)
-            if below is None:
-                below = node.children[segment] = _Node()
-            node = below
+            child = node.children.get(segment)
+            if child is None:
+                child = node.children[segment] = _Node()
+            node = child
         if (old := node.value) is not None:
             self._pool.release(old.owner, old.size)
         node.value = value
@@ -103,9 +103,9 @@ class RetainedValues:
             node = path.pop()
             if node.children or node.value is not None:
                 break
-            above = path[-1].children
-            if above is not None:
-                del above[segment]
+            siblings = path[-1].children
+            if siblings is not None:
+                del siblings[segment]
 
     def note_event(self, value: RetainedValue, publication: int) -> None:
         """Note the number of an event on the topic of a value that does not replace it."""
@@ -119,41 +119,41 @@ class RetainedValues:
 
         Between the lists, values may come and go: those that came since the first list may be left out.
         """
-        levels, found, left = pattern.levels, list[RetainedValue](), steps
-        todo: list[tuple[Iterator[_Node], int]] = [(iter((self._root,)), 0)]
-        while todo:
-            nodes, depth = todo[-1]
+        levels, matches, steps_left = pattern.levels, list[RetainedValue](), steps
+        stack: list[tuple[Iterator[_Node], int]] = [(iter((self._root,)), 0)]
+        while stack:
+            nodes, depth = stack[-1]
             node = next(nodes, None)
             if node is None:
-                todo.pop()
+                stack.pop()
                 continue
-            if left == 0:
-                yield found
-                found, left = [], steps
-            left -= 1
+            if steps_left == 0:
+                yield matches
+                matches, steps_left = [], steps
+            steps_left -= 1
             if depth == len(levels) and node.value is not None and pattern.matches(node.value.topic):
-                found.append(node.value)
+                matches.append(node.value)
             if not node.children:
                 continue
             if depth == len(levels):
                 if pattern.matches_deeper:
-                    todo.append((iter(list(node.children.values())), depth))
+                    stack.append((iter(list(node.children.values())), depth))
             elif len(levels[depth]) == 1:
-                below = node.children.get(levels[depth][0])
-                if below is not None:
-                    todo.append((iter((below,)), depth + 1))
+                child = node.children.get(levels[depth][0])
+                if child is not None:
+                    stack.append((iter((child,)), depth + 1))
             else:
-                todo.append((iter(list(node.children.values())), depth + 1))
-        yield found
+                stack.append((iter(list(node.children.values())), depth + 1))
+        yield matches
 
     def get(self, topic: Topic) -> RetainedValue | None:
         """Return what is kept for a topic."""
         node = self._root
         for segment in topic:
-            below = node.children.get(segment) if node.children else None
-            if below is None:
+            child = node.children.get(segment) if node.children else None
+            if child is None:
                 return None
-            node = below
+            node = child
         return node.value
 
     def __iter__(self) -> Iterator[RetainedValue]:

@@ -44,9 +44,9 @@ class RetainedDelivery:
 
     def build_delivery(self, value: RetainedValue) -> Delivery:
         """Return what the subscriber is told."""
-        to = self.subscriber
-        event = Event(to.subscription, value.topic, value.body, (), value.publication, 0, to.envelope)
-        return Delivery(to.peer, event, f"p{value.publication}")
+        subscriber = self.subscriber
+        event = Event(subscriber.subscription, value.topic, value.body, (), value.publication, 0, subscriber.envelope)
+        return Delivery(subscriber.peer, event, f"p{value.publication}")
 
 
 class RetainedDeliveries:
@@ -66,30 +66,30 @@ class RetainedDeliveries:
 
     def begin(self, subscriber: Subscriber, pattern: Pattern, owner: Owner, since: int) -> Deliveries:
         """Return the values for a subscription that is there now: all, if they are few; else the others follow."""
-        replay = RetainedDelivery(subscriber, pattern, owner, since)
+        retained = RetainedDelivery(subscriber, pattern, owner, since)
         slices = self._values.matching(pattern, _MAX_VISITED)
-        first = next(slices)
-        if len(first) <= _MAX_DELIVERED and next(slices, None) is None:
-            told = [replay.build_delivery(value) for value in first]
-            self._count(told)
-            return [*told]
+        first_values = next(slices)
+        if len(first_values) <= _MAX_DELIVERED and next(slices, None) is None:
+            deliveries = [retained.build_delivery(value) for value in first_values]
+            self._count(deliveries)
+            return [*deliveries]
         key = subscriber.peer, subscriber.subscription
-        self.active[key] = self._queued.setdefault(owner, OrderedDict())[key] = replay
+        self.active[key] = self._queued.setdefault(owner, OrderedDict())[key] = retained
         return self._schedule()
 
     def end(self, peer: str, subscription: str) -> None:
         """Deliver nothing more: the subscription has ended."""
         key = peer, subscription
-        replay = self.active.pop(key, None)
-        if replay is None:
+        retained = self.active.pop(key, None)
+        if retained is None:
             return
-        if replay is self._current:
+        if retained is self._current:
             self._current = None
             return
-        waiting = self._queued[replay.owner]
-        del waiting[key]
-        if not waiting:
-            del self._queued[replay.owner]
+        queued = self._queued[retained.owner]
+        del queued[key]
+        if not queued:
+            del self._queued[retained.owner]
 
     def leave(self, peer: str) -> None:
         """Deliver nothing more to a peer."""
@@ -103,16 +103,16 @@ class RetainedDeliveries:
 
     def deliver_before_event(self, value: RetainedValue, subscribers: tuple[Subscriber, ...]) -> list[Delivery]:
         """Return what must be told before the next event on the topic of a value."""
-        told: list[Delivery] = []
+        deliveries: list[Delivery] = []
         for subscriber in subscribers:
-            replay = self.active.get((subscriber.peer, subscriber.subscription))
-            if replay is None or not replay.is_due(value):
+            retained = self.active.get((subscriber.peer, subscriber.subscription))
+            if retained is None or not retained.is_due(value):
                 continue
-            was_found = replay.values.pop(value.topic, None) is not None
-            if was_found or not replay.is_complete:
-                told.append(replay.build_delivery(value))
-        self._count(told)
-        return told
+            was_found = retained.values.pop(value.topic, None) is not None
+            if was_found or not retained.is_complete:
+                deliveries.append(retained.build_delivery(value))
+        self._count(deliveries)
+        return deliveries
 
     def _schedule(self) -> Deliveries:
         if self._is_scheduled or not self.active:
@@ -123,29 +123,29 @@ class RetainedDeliveries:
     def _deliver_slice(self) -> Deliveries:
         """Do one slice of work."""
         self._is_scheduled = False
-        replay = self._current or self._start_next()
-        told: list[Delivery] = []
-        if replay is not None and not replay.is_complete:
-            slice_ = next(self._slices, None)
-            if slice_ is None:
-                replay.is_complete = True
+        retained = self._current or self._start_next()
+        deliveries: list[Delivery] = []
+        if retained is not None and not retained.is_complete:
+            found_values = next(self._slices, None)
+            if found_values is None:
+                retained.is_complete = True
             else:
-                replay.values.update((value.topic, value) for value in slice_ if replay.is_due(value))
-        elif replay is not None:
-            values = replay.values
-            told = [replay.build_delivery(values.popitem()[1]) for _ in range(min(_MAX_DELIVERED, len(values)))]
-            self._count(told)
+                retained.values.update((value.topic, value) for value in found_values if retained.is_due(value))
+        elif retained is not None:
+            values = retained.values
+            deliveries = [retained.build_delivery(values.popitem()[1]) for _ in range(min(_MAX_DELIVERED, len(values)))]
+            self._count(deliveries)
             if not values:
-                self.end(replay.subscriber.peer, replay.subscriber.subscription)
-        return [*told, *self._schedule()]
+                self.end(retained.subscriber.peer, retained.subscriber.subscription)
+        return [*deliveries, *self._schedule()]
 
     def _start_next(self) -> RetainedDelivery | None:
         if not self._queued:
             return None
-        owner, waiting = self._queued.popitem(last=False)
-        _, replay = waiting.popitem(last=False)
-        if waiting:
-            self._queued[owner] = waiting
-        self._current = replay
-        self._slices = self._values.matching(replay.pattern, _MAX_VISITED)
-        return replay
+        owner, queued = self._queued.popitem(last=False)
+        _, retained = queued.popitem(last=False)
+        if queued:
+            self._queued[owner] = queued
+        self._current = retained
+        self._slices = self._values.matching(retained.pattern, _MAX_VISITED)
+        return retained

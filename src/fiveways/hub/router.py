@@ -34,162 +34,173 @@ class Router:
     def __init__(  # noqa: PLR0913, PLR0917  each table has an owner of its own
         self,
         limits: Limits,
-        calls: PendingCalls,
-        offers: Registrations,
+        pending_calls: PendingCalls,
+        registrations: Registrations,
         callbacks: Callbacks,
         attachments: Attachments,
         queues: WorkQueues,
         built_ins: BuiltInMethods,
-        owing: DurableRequests,
+        durable_requests: DurableRequests,
         counters: Counters,
     ) -> None:
         self._limits = limits
         self._max_pending = limits.max_pending
-        self._pending_calls = calls
-        self._registrations = offers
-        self._find_method = offers.find
+        self._pending_calls = pending_calls
+        self._registrations = registrations
+        self._find_method = registrations.find
         self._callbacks = callbacks
         self._attachments = attachments
         self._queues = queues
         self._built_ins = built_ins
-        self._durable_requests = owing
+        self._durable_requests = durable_requests
         self._counters = counters
 
     # The way there.
 
-    def call(self, caller: Session, word: Call, now: float) -> Deliveries:
+    def call(self, caller: Session, message: Call, now: float) -> Deliveries:
         """Pass a call on to somebody who offers the method."""
-        find = self._find_method
-        method = None if word.callback else find(word.method)
+        find_method = self._find_method
+        method = None if message.callback else find_method(message.method)
         if method is None:
-            return self._call_unregistered(caller, word, now)
+            return self._call_unregistered(caller, message, now)
         if caller.access.call is not None:
-            caller.access.call.check("call", word.method)
-        offers = method.registrations
-        offer = offers[0] if len(offers) == 1 else self._registrations.choose_callee(method)
-        return self.forward(caller, word, offer.session, word.method, offer.spelling, method.collects_stream, now)
+            caller.access.call.check("call", message.method)
+        registrations = method.registrations
+        registration = registrations[0] if len(registrations) == 1 else self._registrations.choose_callee(method)
+        return self.forward(
+            caller, message, registration.session, message.method, registration.spelling, method.collects_stream, now
+        )
 
-    def _call_unregistered(self, caller: Session, word: Call, now: float) -> Deliveries:
+    def _call_unregistered(self, caller: Session, message: Call, now: float) -> Deliveries:
         """Call what is no method on offer: a callback, a method of the hub itself, or a name below a route."""
-        if word.callback:
-            callback = self._callbacks.get(word.method)
-            deliveries = self.forward(caller, word, callback.owner, callback.id, "", False, now)
-            self._callbacks.consume(word.method)
+        if message.callback:
+            callback = self._callbacks.get(message.method)
+            deliveries = self.forward(caller, message, callback.owner, callback.id, "", False, now)
+            self._callbacks.consume(message.method)
             return deliveries
-        if word.method in self._built_ins:
-            return self._built_ins.call(caller, word, now)
+        if message.method in self._built_ins:
+            return self._built_ins.call(caller, message, now)
         if caller.access.call is not None:
-            caller.access.call.check("call", word.method)
-        route = self._registrations.longest_route(word.method)
+            caller.access.call.check("call", message.method)
+        route = self._registrations.longest_route(message.method)
         if route is None:
-            raise self._registrations.not_found_refusal(word.method)
-        offer = self._registrations.choose_callee(route)
-        name = strip_prefix(route.name, word.method)
-        style, wanted = caller.traits.names, offer.session.traits.names
-        spelling = offer.listed_names.get(name) or respell(word.spelling, route.name, word.method, style, wanted)
-        return self.forward(caller, word, offer.session, name, spelling, route.collects_stream, now)
+            raise self._registrations.not_found_refusal(message.method)
+        registration = self._registrations.choose_callee(route)
+        name = strip_prefix(route.name, message.method)
+        caller_style, callee_style = caller.traits.names, registration.session.traits.names
+        spelling = registration.listed_names.get(name) or respell(
+            message.spelling, route.name, message.method, caller_style, callee_style
+        )
+        return self.forward(caller, message, registration.session, name, spelling, route.collects_stream, now)
 
     def forward(
-        self, caller: Session, word: Call, callee: Session, name: str, spelling: str, gives_array: bool, now: float
+        self,
+        caller: Session,
+        message: Call,
+        callee: Session,
+        name: str,
+        spelling: str,
+        collects_stream: bool,
+        now: float,
     ) -> Deliveries:
         """Pass a call on to this callee, which knows the method as `name`, and as `spelling` where there is one."""
-        asked = caller.calls_made
-        if word.id in asked:
-            raise bad_arguments(f"a call {word.id} is open already")
-        if len(asked) >= self._max_pending or len(callee.calls_served) >= self._max_pending:
+        calls_made = caller.calls_made
+        if message.id in calls_made:
+            raise bad_arguments(f"a call {message.id} is open already")
+        if len(calls_made) >= self._max_pending or len(callee.calls_served) >= self._max_pending:
             raise overloaded("too many calls are open")
-        attachments = word.attachments
+        attachments = message.attachments
         if attachments:
             self._attachments.check_room(caller, attachments)
-        elements = None
-        if word.more and not callee.traits.accepts_streams:
-            elements = self._start_collecting(caller, word)
+        collector = None
+        if message.more and not callee.traits.accepts_streams:
+            collector = self._start_collecting(caller, message)
         timeout = (
             self._pending_calls.default_timeout
-            if word.timeout is None
-            else self._pending_calls.bounded_timeout(word.timeout)
+            if message.timeout is None
+            else self._pending_calls.bounded_timeout(message.timeout)
         )
-        label = CALLBACK_LABEL if word.callback else word.method
-        pending = self._pending_calls.open(caller, word.id, callee, label, timeout, now)
+        label = CALLBACK_LABEL if message.callback else message.method
+        pending = self._pending_calls.open(caller, message.id, callee, label, timeout, now)
         op = caller.op = pending.op
         if attachments:
-            attachments = self._attachments.relay(caller, attachments, (callee,), op, word.body)
-        stream = word.stream
+            attachments = self._attachments.relay(caller, attachments, (callee,), op, message.body)
+        stream = message.stream
         if stream:
             pending.wants_stream = True
-        elif gives_array:
+        elif collects_stream:
             # The callee is asked for a stream, so that its elements are told from an array that is one element.
             stream = True
             pending.is_fast_path = False
-        if word.progress:
+        if message.progress:
             pending.wants_progress = True
         call = Call(
             op,
             name,
-            word.body,
+            message.body,
             spelling,
             attachments,
-            word.callback,
+            message.callback,
             timeout,
-            word.more,
+            message.more,
             stream,
-            word.progress,
-            word.traceparent
+            message.progress,
+            message.traceparent
             if self._pending_calls.span_recorder is None
-            else self._pending_calls.start_span(pending, word.traceparent),
-            word.redelivered,
-            word.extras,
+            else self._pending_calls.start_span(pending, message.traceparent),
+            message.redelivered,
+            message.extras,
         )
-        if word.more:
+        if message.more:
             pending.has_more_parts = True
-            if elements is not None:
-                pending.kind, pending.is_fast_path = BufferedRequest(call, elements), False
+            if collector is not None:
+                pending.kind, pending.is_fast_path = BufferedRequest(call, collector), False
                 return []
         return [Delivery(callee.peer, call, op)]
 
-    def _start_collecting(self, caller: Session, word: Call) -> StreamCollector:
+    def _start_collecting(self, caller: Session, message: Call) -> StreamCollector:
         """Begin to put a request together for a callee that takes it only whole."""
-        if word.attachments:
+        if message.attachments:
             raise bad_arguments(
                 "a streamed request with attachments cannot be passed on to a method that takes it only whole"
             )
-        elements = StreamCollector(self._limits, caller.collected_bytes)
+        collector = StreamCollector(self._limits, caller.collected_bytes)
         try:
-            elements.add(word.body)
+            collector.add(message.body)
         except CollectError as exc:
             raise Refusal(Reason.TOO_LARGE, f"the request is too large: {exc}") from exc
-        return elements
+        return collector
 
-    def forward_part(self, caller: Session, word: Part, now: float) -> Deliveries:
+    def forward_part(self, caller: Session, message: Part, now: float) -> Deliveries:
         """Pass on one more element of a request, or put it to the others until all are there."""
-        pending = caller.calls_made.get(word.id)
+        pending = caller.calls_made.get(message.id)
         if pending is None or not pending.has_more_parts:
             self._counters.stray += 1
             return []
         caller.op = pending.op
-        pending.has_more_parts = not word.last
-        held, op = pending.kind, pending.op
-        if not isinstance(held, BufferedRequest):
-            return [Delivery(pending.callee.peer, Part(op, word.body, word.last), op)]
+        pending.has_more_parts = not message.last
+        kind, op = pending.kind, pending.op
+        if not isinstance(kind, BufferedRequest):
+            return [Delivery(pending.callee.peer, Part(op, message.body, message.last), op)]
         try:
-            if word.body is not None:
-                held.collector.add(word.body)
-            body = NULL if pending.has_more_parts else held.collector.to_array()
+            if message.body is not None:
+                kind.collector.add(message.body)
+            body = NULL if pending.has_more_parts else kind.collector.to_array()
         except CollectError as exc:
             text = f"the request is too large: {exc}"
             self._pending_calls.close(pending, now, Reason.TOO_LARGE, text)
             return self._fail(pending, Reason.TOO_LARGE, text)
         if pending.has_more_parts:
             return []
-        held.collector.clear()
-        pending.kind, pending.is_fast_path = None, pending.wants_stream or not held.call.stream
-        left = max(0.0, pending.deadline - now)
-        call = msgspec.structs.replace(held.call, body=body, timeout=left, more=False)
+        kind.collector.clear()
+        pending.kind, pending.is_fast_path = None, pending.wants_stream or not kind.call.stream
+        time_left = max(0.0, pending.deadline - now)
+        call = msgspec.structs.replace(kind.call, body=body, timeout=time_left, more=False)
         return [Delivery(pending.callee.peer, call, op)]
 
-    def cancel(self, caller: Session, word: Cancel, now: float) -> Deliveries:
+    def cancel(self, caller: Session, message: Cancel, now: float) -> Deliveries:
         """Tell the callee that its answer is not wanted any more, and the caller that its call is over."""
-        pending = caller.calls_made.get(word.id)
+        pending = caller.calls_made.get(message.id)
         if pending is None:
             return []
         caller.op = operation_of(pending)
@@ -198,135 +209,137 @@ class Router:
 
     # The way back.
 
-    def forward_result(self, callee: Session, word: Result, now: float) -> Deliveries:
+    def forward_result(self, callee: Session, message: Result, now: float) -> Deliveries:
         """Give a caller its answer, or a part of it."""
-        pending = callee.calls_served.get(word.id)
+        pending = callee.calls_served.get(message.id)
         if pending is None:
             return self._drop_stray(callee)
-        if word.stream or not pending.is_fast_path:
+        if message.stream or not pending.is_fast_path:
             callee.op = operation_of(pending)
-            return self._forward_special_result(pending, word, now)
+            return self._forward_special_result(pending, message, now)
         callee.op = pending.op
         self._pending_calls.close(pending, now)
         self._counters.results += 1
-        attachments = word.attachments
+        attachments = message.attachments
         if attachments:
-            attachments = self._relay_attachments(pending, word)
-        answer = Result(pending.id, word.body, attachments, False, True, word.extras)
+            attachments = self._relay_attachments(pending, message)
+        answer = Result(pending.id, message.body, attachments, False, True, message.extras)
         return [Delivery(pending.caller.peer, answer, pending.op, pending)]
 
-    def _forward_special_result(self, pending: PendingCall, word: Result, now: float) -> Deliveries:
+    def _forward_special_result(self, pending: PendingCall, message: Result, now: float) -> Deliveries:
         """Take an answer that is a stream, should be one, or is for the hub itself."""
-        errand = pending.kind
-        if errand is None:
+        kind = pending.kind
+        if kind is None:
             return (
-                self._forward_element(pending, word, now)
+                self._forward_element(pending, message, now)
                 if pending.wants_stream
-                else self._collect_result(pending, word, now)
+                else self._collect_result(pending, message, now)
             )
-        if isinstance(errand, BufferedRequest):
+        if isinstance(kind, BufferedRequest):
             return self._drop_stray(pending.callee)
-        if isinstance(errand, DurableRequest):
-            return self._forward_durable_result(pending, errand, word, now)
-        if word.stream and not word.last:
+        if isinstance(kind, DurableRequest):
+            return self._forward_durable_result(pending, kind, message, now)
+        if message.stream and not message.last:
             return []
-        if isinstance(errand, RouteQuery):
+        if isinstance(kind, RouteQuery):
             self._pending_calls.close(pending, now, Reason.RAISED, _NOT_A_DESCRIPTION)
             return self._fail(pending, Reason.RAISED, _NOT_A_DESCRIPTION)
         self._pending_calls.close(pending, now)
-        return self._queues.complete(errand) if isinstance(errand, JobAssignment) else []
+        return self._queues.complete(kind) if isinstance(kind, JobAssignment) else []
 
     def _forward_durable_result(
-        self, pending: PendingCall, owed: DurableRequest, word: Result, now: float
+        self, pending: PendingCall, request: DurableRequest, message: Result, now: float
     ) -> Deliveries:
-        if word.stream or word.attachments:
-            owed.has_streamed = True
-            passed = self._forward_element(pending, word, now)
+        if message.stream or message.attachments:
+            request.has_streamed = True
+            deliveries = self._forward_element(pending, message, now)
             return (
-                [*passed, *self._durable_requests.finish_stream(owed, now)] if word.last or not word.stream else passed
+                [*deliveries, *self._durable_requests.finish_stream(request, now)]
+                if message.last or not message.stream
+                else deliveries
             )
         self._pending_calls.close(pending, now)
-        return self._durable_requests.handle_result(pending, owed, word, now)
+        return self._durable_requests.handle_result(pending, request, message, now)
 
-    def _forward_element(self, pending: PendingCall, word: Result, now: float) -> Deliveries:
-        is_last = word.last or not word.stream
+    def _forward_element(self, pending: PendingCall, message: Result, now: float) -> Deliveries:
+        is_last = message.last or not message.stream
         if is_last:
             self._pending_calls.close(pending, now)
             self._counters.results += 1
-        attachments = self._relay_attachments(pending, word) if word.attachments else ()
-        element = Result(pending.id, word.body, attachments, word.stream, word.last, word.extras)
+        attachments = self._relay_attachments(pending, message) if message.attachments else ()
+        element = Result(pending.id, message.body, attachments, message.stream, message.last, message.extras)
         return [Delivery(pending.caller.peer, element, operation_of(pending), pending if is_last else None)]
 
-    def _collect_result(self, pending: PendingCall, word: Result, now: float) -> Deliveries:
+    def _collect_result(self, pending: PendingCall, message: Result, now: float) -> Deliveries:
         """Give an array to a caller that takes a streamed answer only whole."""
-        is_last = word.last or not word.stream
+        is_last = message.last or not message.stream
         try:
-            body = self._add_to_array(pending, word)
+            body = self._add_to_array(pending, message)
         except CollectError as exc:
             text = f"the answer cannot be put together: {exc}"
             self._pending_calls.close(pending, now, Reason.RAISED, text)
-            called_off = [] if is_last else self._cancel_at_callee(pending)
-            return [*called_off, *self._fail(pending, Reason.RAISED, text)]
+            cancellation = [] if is_last else self._cancel_at_callee(pending)
+            return [*cancellation, *self._fail(pending, Reason.RAISED, text)]
         if not is_last:
             return []
         self._pending_calls.close(pending, now)
         self._counters.results += 1
-        attachments = self._relay_attachments(pending, word) if word.attachments else ()
-        answer = Result(pending.id, body, attachments, extras=word.extras)
+        attachments = self._relay_attachments(pending, message) if message.attachments else ()
+        answer = Result(pending.id, body, attachments, extras=message.extras)
         return [Delivery(pending.caller.peer, answer, pending.op, pending)]
 
-    def _add_to_array(self, pending: PendingCall, word: Result) -> Payload:
+    def _add_to_array(self, pending: PendingCall, message: Result) -> Payload:
         """Return the answer once it is whole; TooMuch if it is too large, or cannot be an array."""
         if pending.collector is None:
-            if not word.stream:
-                return as_array(word.body or NULL)
+            if not message.stream:
+                return as_array(message.body or NULL)
             pending.collector, pending.is_fast_path = (
                 StreamCollector(self._limits, pending.callee.collected_bytes),
                 False,
             )
-        if word.attachments:
+        if message.attachments:
             raise CollectError("its elements have attachments")
-        if word.body is not None:
-            pending.collector.add(word.body)
-        return pending.collector.to_array() if word.last or not word.stream else NULL
+        if message.body is not None:
+            pending.collector.add(message.body)
+        return pending.collector.to_array() if message.last or not message.stream else NULL
 
-    def forward_failure(self, callee: Session, word: Failure, now: float) -> Deliveries:
+    def forward_failure(self, callee: Session, message: Failure, now: float) -> Deliveries:
         """Tell a caller why its call failed."""
-        pending = callee.calls_served.get(word.id)
+        pending = callee.calls_served.get(message.id)
         if pending is None or isinstance(pending.kind, BufferedRequest):
             return self._drop_stray(callee)
         callee.op = operation_of(pending)
-        self._pending_calls.close(pending, now, word.reason, word.text)
+        self._pending_calls.close(pending, now, message.reason, message.text)
         if isinstance(pending.kind, JobAssignment | HubRouteQuery):
-            return self._end_without_result(pending, word.reason, word.text, now)
+            return self._end_without_result(pending, message.reason, message.text, now)
         if isinstance(pending.kind, DurableRequest):
-            return self._durable_requests.handle_failure(pending.kind, word, now)
-        self._counters.failures[word.reason] += 1
-        failure = msgspec.structs.replace(word, id=pending.id)
+            return self._durable_requests.handle_failure(pending.kind, message, now)
+        self._counters.failures[message.reason] += 1
+        failure = msgspec.structs.replace(message, id=pending.id)
         return [Delivery(pending.caller.peer, failure, pending.op)]
 
-    def forward_progress(self, callee: Session, word: Progress, _now: float) -> Deliveries:
+    def forward_progress(self, callee: Session, message: Progress, _now: float) -> Deliveries:
         """Tell a caller how far its call is, if it wants to know."""
-        pending = callee.calls_served.get(word.id)
+        pending = callee.calls_served.get(message.id)
         if pending is not None:
             callee.op = operation_of(pending)
         if pending is None or not pending.wants_progress:
             return []
-        told = Progress(pending.id, word.body, word.kind, word.code, word.text, word.args)
-        return [Delivery(pending.caller.peer, told, callee.op)]
+        progress = Progress(pending.id, message.body, message.kind, message.code, message.text, message.args)
+        return [Delivery(pending.caller.peer, progress, callee.op)]
 
-    def count_stray(self, callee: Session, word: Stray, _now: float) -> Deliveries:
+    def count_stray(self, callee: Session, message: Stray, _now: float) -> Deliveries:
         """Count an answer that nobody waited for."""
-        return self._drop_stray(callee, word.text)
+        return self._drop_stray(callee, message.text)
 
     def _drop_stray(self, callee: Session, text: str = "an answer that nobody waits for") -> Deliveries:
         callee.annotation = FrameAnnotation("drop", text)
         self._counters.stray += 1
         return []
 
-    def _relay_attachments(self, pending: PendingCall, word: Result) -> tuple[str, ...]:
+    def _relay_attachments(self, pending: PendingCall, message: Result) -> tuple[str, ...]:
         op = operation_of(pending)
-        return self._attachments.relay(pending.callee, word.attachments, (pending.caller,), op, word.body)
+        return self._attachments.relay(pending.callee, message.attachments, (pending.caller,), op, message.body)
 
     # Ends without an answer.
 
@@ -356,40 +369,42 @@ class Router:
             deliveries += self._fail_lost(pending, "the callee is gone", now)
         return deliveries
 
-    def fail_undelivered(self, op: str, error: LocalProtocolError, now: float, *, begun: bool = False) -> Deliveries:
+    def fail_undelivered(
+        self, op: str, error: LocalProtocolError, now: float, *, is_partial: bool = False
+    ) -> Deliveries:
         """End a call that its callee's protocol cannot say, or of which it cannot say the rest."""
         pending = self._pending_calls.get(op)
         if pending is None:
             return []
         text = str(error)
-        reason = Reason.LOST if begun else unsendable_reason(error)
+        reason = Reason.LOST if is_partial else unsendable_reason(error)
         self._pending_calls.close(pending, now, reason, text)
         # Who has heard of a part of it is told: what is done with half a request is not known.
         return [
-            *(self._cancel_at_callee(pending) if begun else ()),
+            *(self._cancel_at_callee(pending) if is_partial else ()),
             *self._end_without_result(pending, reason, text, now),
         ]
 
     def fail_undelivered_result(
-        self, caller: Session, call_id: str, unsaid: Delivery, error: LocalProtocolError, now: float
+        self, caller: Session, call_id: str, undelivered: Delivery, error: LocalProtocolError, now: float
     ) -> Deliveries:
         """End a call whose answer, or a part of it, the caller's protocol cannot say."""
         deliveries: Deliveries = []
-        pending, done, protocol = caller.calls_made.get(call_id), unsaid.call, caller.traits.protocol
+        pending, ended, protocol = caller.calls_made.get(call_id), undelivered.call, caller.traits.protocol
         text, name = unsendable_result_failure(error, protocol)
-        if pending is not None and operation_of(pending) == unsaid.op:
+        if pending is not None and operation_of(pending) == undelivered.op:
             self._pending_calls.close(pending, now, Reason.RAISED, text)
             deliveries = self._cancel_at_callee(pending)
             if isinstance(pending.kind, DurableRequest):
                 deliveries += self._durable_requests.finish_stream(pending.kind, now)
-        elif isinstance(done, PendingCall):
+        elif isinstance(ended, PendingCall):
             self._counters.results -= 1  # in the same moment in which it was counted
-            self._pending_calls.fail_closed(done, Reason.RAISED, text, now)
-        elif done is not None:
-            failed = FailureRecord(now, done, protocol, HUB_LABEL, Reason.RAISED, text, caller.name)
-            self._counters.traffic.count_undeliverable(caller.traffic_label, failed)
+            self._pending_calls.fail_closed(ended, Reason.RAISED, text, now)
+        elif ended is not None:
+            record = FailureRecord(now, ended, protocol, HUB_LABEL, Reason.RAISED, text, caller.name)
+            self._counters.traffic.count_undeliverable(caller.traffic_label, record)
         self._counters.failures[Reason.RAISED] += 1
-        return [*deliveries, Delivery(caller.peer, Failure(call_id, Reason.RAISED, text, name=name), unsaid.op)]
+        return [*deliveries, Delivery(caller.peer, Failure(call_id, Reason.RAISED, text, name=name), undelivered.op)]
 
     def _cancel_at_callee(self, pending: PendingCall) -> Deliveries:
         """Tell a callee that nobody waits any more: where it cannot hear that, its conversation forgets the call."""

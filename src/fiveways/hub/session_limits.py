@@ -43,15 +43,15 @@ class SessionLimits:
         is_trusted = session.credentials.is_trusted
         owner = HUB_OWNER if is_trusted else owner_of(identity, session.remote)
         pool = self._resumable if session.traits.is_durable else self._connected
-        held = session.session_slot_owner
-        if held is not None:
-            pool.release(held)
-        why = "" if always or is_trusted else self._count_refusal(session, pool.excess(owner))
-        if not why:
-            held = session.session_slot_owner = owner
-        if held is not None:
-            pool.acquire(held)
-        return f"{TOO_MANY_SESSIONS}: {why}" if why else ""
+        old_owner = session.session_slot_owner
+        if old_owner is not None:
+            pool.release(old_owner)
+        error = "" if always or is_trusted else self._count_refusal(session, pool.excess(owner))
+        if not error:
+            old_owner = session.session_slot_owner = owner
+        if old_owner is not None:
+            pool.acquire(old_owner)
+        return f"{TOO_MANY_SESSIONS}: {error}" if error else ""
 
     def take_connection_slot(self, peer: str) -> str:
         """Give an open, resumable session a place for its connection; return why not, if there is none."""
@@ -59,17 +59,17 @@ class SessionLimits:
         if session is None or session.stage is Stage.CLOSED or session.connection_slot_owner is not None:
             return ""
         owner = session.owner
-        if why := self._count_refusal(session, self._connected.excess(owner)):
-            return f"{TOO_MANY_SESSIONS}: {why}"
+        if error := self._count_refusal(session, self._connected.excess(owner)):
+            return f"{TOO_MANY_SESSIONS}: {error}"
         self._connected.acquire(owner)
         session.connection_slot_owner = owner
         return ""
 
-    def _count_refusal(self, session: Session, why: str) -> str:
-        if why:
+    def _count_refusal(self, session: Session, error: str) -> str:
+        if error:
             self._counters.refused_sessions += 1
-            self.on_full(session, why)
-        return why
+            self.on_full(session, error)
+        return error
 
     def release_connection_slot(self, peer: str) -> None:
         """Release the place of a session's connection, if it has one."""

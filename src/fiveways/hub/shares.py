@@ -127,9 +127,9 @@ class Pool:
             return
         if owner.is_anonymous:
             self._anonymous -= amount
-        left = self._by_owner.get(owner, 0) - amount
-        if left:
-            self._by_owner[owner] = left
+        remaining = self._by_owner.get(owner, 0) - amount
+        if remaining:
+            self._by_owner[owner] = remaining
         else:
             self._by_owner.pop(owner, None)
 
@@ -178,42 +178,42 @@ class SizedPool:
         """Return which bound one more thing would exceed, as the end of a sentence; empty if there is room."""
         if self.number < self._safe_number and self.size + size <= self._safe_size:
             return ""
-        held, anonymous = self._by_owner.get(owner, _NO_USAGE), self._anonymous
-        why = self._number_bounds.excess(owner, self.number + 1, held.number + 1, anonymous.number + 1)
-        if why:
-            return why
-        used = self.size + size, held.size + size, anonymous.size + size
+        usage, anonymous = self._by_owner.get(owner, _NO_USAGE), self._anonymous
+        excess = self._number_bounds.excess(owner, self.number + 1, usage.number + 1, anonymous.number + 1)
+        if excess:
+            return excess
+        used = self.size + size, usage.size + size, anonymous.size + size
         return self._size_bounds.excess(owner, *used, " bytes")
 
     def acquire(self, owner: Owner, size: int) -> None:
         """Count one thing, whether or not there is room for it."""
-        held = self._by_owner.get(owner)
-        if held is None:
-            held = self._by_owner[owner] = _Usage()
+        usage = self._by_owner.get(owner)
+        if usage is None:
+            usage = self._by_owner[owner] = _Usage()
         self.number += 1
         self.size += size
-        held.number += 1
-        held.size += size
+        usage.number += 1
+        usage.size += size
         if owner.is_anonymous:
-            held = self._anonymous
-            held.number += 1
-            held.size += size
+            usage = self._anonymous
+            usage.number += 1
+            usage.size += size
 
     def release(self, owner: Owner, size: int) -> None:
         """Give back what `acquire` counted."""
-        held = self._by_owner[owner]
+        usage = self._by_owner[owner]
         self.number -= 1
         self.size -= size
-        held.number -= 1
-        held.size -= size
-        if not held.number:
+        usage.number -= 1
+        usage.size -= size
+        if not usage.number:
             del self._by_owner[owner]
         if owner.is_anonymous:
-            held = self._anonymous
-            held.number -= 1
-            held.size -= size
+            usage = self._anonymous
+            usage.number -= 1
+            usage.size -= size
 
     def used_by(self, owner: Owner) -> tuple[int, int]:
         """Return the number and the size of what an owner has."""
-        held = self._by_owner.get(owner, _NO_USAGE)
-        return held.number, held.size
+        usage = self._by_owner.get(owner, _NO_USAGE)
+        return usage.number, usage.size

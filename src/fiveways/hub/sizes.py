@@ -32,15 +32,15 @@ def memory_of(body: Payload) -> int:
 
 
 def _memory_of(value: object) -> int:
-    total, todo = 0, [value]
-    while todo:
-        each = todo.pop()
-        total += getsizeof(each)
-        if isinstance(each, dict):
-            todo += each.keys()
-            todo += each.values()
-        elif isinstance(each, list | tuple):
-            todo += each
+    total, stack = 0, [value]
+    while stack:
+        item = stack.pop()
+        total += getsizeof(item)
+        if isinstance(item, dict):
+            stack += item.keys()
+            stack += item.values()
+        elif isinstance(item, list | tuple):
+            stack += item
     return total
 
 

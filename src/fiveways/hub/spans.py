@@ -44,52 +44,52 @@ class SpanRecorder:
     come without one, some begin one.
     """
 
-    def __init__(self, random: Random, sample: float, most: int) -> None:
-        """Make it; `sample` is the part of calls without a trace that begin one, `most` is what is kept."""
+    def __init__(self, random: Random, sample: float, max_waiting: int) -> None:
+        """Make it; `sample` is the part of calls without a trace that begin one, `max_waiting` is what is kept."""
         self._random = random
         self.sample = sample
-        self._max_waiting = most
+        self._max_waiting = max_waiting
         self._finished: deque[FinishedSpan] = deque()
         self.dropped = 0
         """Calls for which there was no room."""
 
     def begin(self, traceparent: str) -> tuple[Span | None, str]:
         """Begin with a call: return what it is recorded as, if it is, and what its callee is told."""
-        cause = parse_traceparent(traceparent) if traceparent else None
-        if cause is None:
+        parent = parse_traceparent(traceparent) if traceparent else None
+        if parent is None:
             if self._random.random() >= self.sample:
                 return None, ""  # what is no trace context is not passed on either
-            cause = TraceContext(self._id(128), 0, is_sampled=True)
-        elif not cause.is_sampled:
+            parent = TraceContext(self._id(128), 0, is_sampled=True)
+        elif not parent.is_sampled:
             return None, traceparent
-        own = TraceContext(cause.trace_id, self._id(64), is_sampled=True)
-        return Span(own, cause.parent_span_id), format_traceparent(own)
+        context = TraceContext(parent.trace_id, self._id(64), is_sampled=True)
+        return Span(context, parent.parent_span_id), format_traceparent(context)
 
     def _id(self, bits: int) -> int:
         return self._random.getrandbits(bits) or 1
 
-    def end(self, recorded: FinishedSpan) -> None:
+    def end(self, finished: FinishedSpan) -> None:
         """Know that a call is over."""
         if len(self._finished) >= self._max_waiting:
             self.dropped += 1
         else:
-            self._finished.append(recorded)
+            self._finished.append(finished)
 
     def mark_failed(self, span: Span, reason: Reason) -> None:
         """Know that a call failed that was over already, with a result; too late if it was taken meanwhile."""
-        later: list[FinishedSpan] = []
+        newer: list[FinishedSpan] = []
         with suppress(IndexError):  # somebody may take from the other end
             while (last := self._finished.pop()).span is not span:
-                later.append(last)
+                newer.append(last)
             self._finished.append(last._replace(reason=reason))
-        self._finished.extend(reversed(later))
+        self._finished.extend(reversed(newer))
 
     def __len__(self) -> int:
         return len(self._finished)
 
-    def take(self, most: int) -> list[FinishedSpan]:
+    def take(self, limit: int) -> list[FinishedSpan]:
         """Return the next ones, and forget them. This may be called from another thread."""
         taken: list[FinishedSpan] = []
-        while len(taken) < most and self._finished:
+        while len(taken) < limit and self._finished:
             taken.append(self._finished.popleft())
         return taken

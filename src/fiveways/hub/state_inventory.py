@@ -51,70 +51,74 @@ class StateInventory:
 
     def __init__(
         self,
-        owing: "DurableRequests",
+        durable_requests: "DurableRequests",
         cancel: "Handler",
         queues: "WorkQueues",
         publishing: "Publishing",
-        storage: "StoreStatus",
+        store_status: "StoreStatus",
     ) -> None:
         """Make it; `cancel` ends a durable request as its peer would."""
-        self._durable_requests = owing
+        self._durable_requests = durable_requests
         self._cancel = cancel
         self._queues = queues
         self._publishing = publishing
-        self._store_status = storage
+        self._store_status = store_status
 
-    def summarize(self, chosen: StateFilter) -> dict[str, object]:
+    def summarize(self, state_filter: StateFilter) -> dict[str, object]:
         """Return numbers and bytes by kind, owner and name, the largest first, and how many rows were left out."""
         rows: dict[tuple[str, str, str], list[int]] = {}
-        for each in self._matching(chosen):
-            row = rows.setdefault((each.kind, each.owner.name, each.name), [0, 0, 0])
+        for entry in self._matching(state_filter):
+            row = rows.setdefault((entry.kind, entry.owner.name, entry.name), [0, 0, 0])
             row[0] += 1
-            row[1] += each.is_assigned
-            row[2] += each.size
-        shown = nlargest(_MAX_ROWS, rows, key=lambda key: rows[key][2])
+            row[1] += entry.is_assigned
+            row[2] += entry.size
+        largest = nlargest(_MAX_ROWS, rows, key=lambda key: rows[key][2])
         fields = ("kind", "owner", "name", "count", "given", "bytes")
-        told = [dict(zip(fields, (*key, *rows[key]), strict=True)) for key in shown]
-        return {"held": told, "more": len(rows) - len(told)}
+        rendered = [dict(zip(fields, (*key, *rows[key]), strict=True)) for key in largest]
+        return {"held": rendered, "more": len(rows) - len(rendered)}
 
-    def purge(self, chosen: StateFilter, now: float) -> tuple[int, int, Deliveries]:
+    def purge(self, state_filter: StateFilter, now: float) -> tuple[int, int, Deliveries]:
         """Cancel requests, delete jobs that no worker has, or forget values.
 
         Return how many, how many are left for another call, and what is to be done.
         """
-        if not (chosen.kind and (chosen.owner or chosen.name)):
+        if not (state_filter.kind and (state_filter.owner or state_filter.name)):
             raise bad_arguments("needs a kind, and an owner or a name")
         self._store_status.check_available()
-        found = [each for each in self._matching(chosen) if not (each.is_assigned and chosen.kind == "jobs")]
-        purged, done = found[:_MAX_PURGED], list[StoreChange]()
+        matching = [
+            entry for entry in self._matching(state_filter) if not (entry.is_assigned and state_filter.kind == "jobs")
+        ]
+        purged, changes = matching[:_MAX_PURGED], list[StoreChange]()
         deliveries: Deliveries = []
         jobs: dict[str, set[int]] = {}
-        for each in purged:
-            if isinstance(each.target, DurableRequest):
-                deliveries += self._cancel(each.target.session, Cancel(each.target.call.id), now)
-            elif isinstance(each.target, QueuedJob):
-                jobs.setdefault(each.name, set()).add(each.target.number)
+        for entry in purged:
+            if isinstance(entry.target, DurableRequest):
+                deliveries += self._cancel(entry.target.session, Cancel(entry.target.call.id), now)
+            elif isinstance(entry.target, QueuedJob):
+                jobs.setdefault(entry.name, set()).add(entry.target.number)
             else:
-                done += self._publishing.forget_retained(each.target)
+                changes += self._publishing.forget_retained(entry.target)
         for queue, numbers in jobs.items():
-            done += self._queues.delete(queue, numbers)
-        return len(purged), len(found) - len(purged), [*deliveries, *(Persist(record, []) for record in done)]
+            changes += self._queues.delete(queue, numbers)
+        return len(purged), len(matching) - len(purged), [*deliveries, *(Persist(record, []) for record in changes)]
 
-    def _matching(self, chosen: StateFilter) -> Iterator[_Entry]:
-        if chosen.kind and chosen.kind not in KINDS:
-            raise bad_arguments(f"there is no kind {chosen.kind}: one of {', '.join(KINDS)}")
-        name = Glob(chosen.name or "*")
-        for each in self._entries(chosen.kind):
-            if (not chosen.owner or each.owner.name == chosen.owner) and name.matches(each.name):
-                yield each
+    def _matching(self, state_filter: StateFilter) -> Iterator[_Entry]:
+        if state_filter.kind and state_filter.kind not in KINDS:
+            raise bad_arguments(f"there is no kind {state_filter.kind}: one of {', '.join(KINDS)}")
+        name = Glob(state_filter.name or "*")
+        for entry in self._entries(state_filter.kind):
+            if (not state_filter.owner or entry.owner.name == state_filter.owner) and name.matches(entry.name):
+                yield entry
 
     def _entries(self, kind: str) -> Iterator[_Entry]:
         if kind in {"", "requests"}:
-            for owed in self._durable_requests.requests():
-                yield _Entry("requests", owed.owner, owed.call.method, owed.size, owed, not owed.has_no_callee)
+            for request in self._durable_requests.requests():
+                yield _Entry(
+                    "requests", request.owner, request.call.method, request.size, request, not request.has_no_callee
+                )
         if kind in {"", "jobs"}:
-            for queue, item, is_given in self._queues.jobs():
-                yield _Entry("jobs", item.owner, queue, item.size, item, is_given)
+            for queue, job, is_assigned in self._queues.jobs():
+                yield _Entry("jobs", job.owner, queue, job.size, job, is_assigned)
         if kind in {"", "values"}:
             for value in self._publishing.retained_values():
                 yield _Entry("values", value.owner, topic_text(value.topic), value.size, value.topic, is_assigned=False)

@@ -23,9 +23,9 @@ class StoreStatus:
     waiting_requests: "WaitingRequests"
     """Both are set by their makers."""
 
-    def __init__(self, counters: Counters, epoch: float, *, keeps: bool) -> None:
-        """Make it; with `keeps` there is a store."""
-        self.is_durable = keeps
+    def __init__(self, counters: Counters, epoch: float, *, is_durable: bool) -> None:
+        """Make it; with `is_durable` there is a store."""
+        self.is_durable = is_durable
         self.epoch = epoch
         """When `now` was 0.0, in seconds since 1970, for the times of requests and answers on disk."""
         self.is_expiry_held = False
@@ -35,46 +35,48 @@ class StoreStatus:
         """Why no record can be written now, as a sentence for callers; empty if records can be."""
         self._counters = counters
 
-    def note_restored(self, owed: "DurableRequest") -> None:
+    def note_restored(self, request: "DurableRequest") -> None:
         """Note a request whose end depends on a clock that has jumped."""
         if self.is_expiry_held:
-            self._held_requests.append(owed)
+            self._held_requests.append(request)
 
     def release_held(self, jump: float | None, now: float = 0.0) -> int:
         """Hold no request any more; after a confirmed jump, they end earlier by it. Return how many are over then."""
         held, self._held_requests, self.is_expiry_held = self._held_requests, [], False
         if jump is None:
             return 0
-        for owed in held:
-            owed.expires_at -= jump
+        for request in held:
+            request.expires_at -= jump
         self.waiting_requests.recheck_expiry()
-        return sum(owed.has_no_callee and owed.expires_at <= now for owed in held)
+        return sum(request.has_no_callee and request.expires_at <= now for request in held)
 
     def check_available(self) -> None:
         """Raise a Refusal if a durable promise cannot be kept now."""
         if self.unavailable_reason:
             raise overloaded(self.unavailable_reason)
 
-    def fail_unwritten(self, keeps: Sequence[Persist], why: str) -> Deliveries:
+    def fail_unwritten(self, persists: Sequence[Persist], error: str) -> Deliveries:
         """Answer callers whose records could not be written; delete their jobs that no worker has had.
 
         A job that a worker has had may be done, so its caller is told that it is lost.
         """
-        jobs = {(each.record.queue, each.record.number) for each in keeps if isinstance(each.record, PutJob)}
+        jobs = {
+            (persist.record.queue, persist.record.number) for persist in persists if isinstance(persist.record, PutJob)
+        }
         untried: dict[str, set[int]] = {}
-        for queue, item, is_given in self.queues.jobs() if jobs else ():
-            if (queue, item.number) in jobs and not (is_given or item.tries):
-                untried.setdefault(queue, set()).add(item.number)
+        for queue, job, is_assigned in self.queues.jobs() if jobs else ():
+            if (queue, job.number) in jobs and not (is_assigned or job.tries):
+                untried.setdefault(queue, set()).add(job.number)
         deliveries: Deliveries = []
-        for keep in keeps:
-            record, reason = keep.record, Reason.OVERLOADED
+        for persist in persists:
+            record, reason = persist.record, Reason.OVERLOADED
             if isinstance(record, PutJob) and record.number not in untried.get(record.queue, ()):
                 reason = Reason.LOST
             retry_after = RETRY_AFTER if reason is Reason.OVERLOADED else None
-            for told in keep.then:
-                if isinstance(told.message, Result):
+            for delivery in persist.then:
+                if isinstance(delivery.message, Result):
                     self._counters.failures[reason] += 1
-                    failure = Failure(told.message.id, reason, why, retry_after=retry_after)
-                    deliveries.append(Delivery(told.peer, failure, told.op))
+                    failure = Failure(delivery.message.id, reason, error, retry_after=retry_after)
+                    deliveries.append(Delivery(delivery.peer, failure, delivery.op))
         deleted = [record for queue, numbers in untried.items() for record in self.queues.delete(queue, numbers)]
         return [*deliveries, *(Persist(record, []) for record in deleted)]

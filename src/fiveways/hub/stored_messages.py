@@ -41,39 +41,43 @@ _unpack_call: Final = msgspec.msgpack.Decoder(_StoredCall).decode
 _unpack_answer: Final = msgspec.msgpack.Decoder(_StoredResult | _StoredFailure).decode
 
 
-def encode_call(word: Call) -> bytes:
+def encode_call(call: Call) -> bytes:
     """Return a call without its id, which is its key."""
-    return _pack(_StoredCall(word.method, word.spelling, word.body.nq(), word.traceparent, _encode_extras(word.extras)))
+    return _pack(_StoredCall(call.method, call.spelling, call.body.nq(), call.traceparent, _encode_extras(call.extras)))
 
 
 def decode_call(call_id: str, raw: bytes) -> Call:
     """Return it again."""
-    kept = _unpack_call(raw)
-    extras = _decode_extras(kept.extras)
-    return Call(call_id, kept.method, Json(kept.body), kept.spelling, traceparent=kept.traceparent, extras=extras)
+    stored = _unpack_call(raw)
+    extras = _decode_extras(stored.extras)
+    return Call(
+        call_id, stored.method, Json(stored.body), stored.spelling, traceparent=stored.traceparent, extras=extras
+    )
 
 
-def encode_result(word: Result) -> bytes:
+def encode_result(result: Result) -> bytes:
     """Return an answer without its id."""
-    return _pack(_StoredResult((word.body or NULL).nq(), _encode_extras(word.extras)))
+    return _pack(_StoredResult((result.body or NULL).nq(), _encode_extras(result.extras)))
 
 
-def encode_failure(word: Failure) -> bytes:
+def encode_failure(failure: Failure) -> bytes:
     """Return why there is no answer, likewise."""
-    data = None if word.data is None else word.data.nq()
+    data = None if failure.data is None else failure.data.nq()
     return _pack(
-        _StoredFailure(word.reason.value, word.text, data, word.retry_after, word.name, word.code, word.wording)
+        _StoredFailure(
+            failure.reason.value, failure.text, data, failure.retry_after, failure.name, failure.code, failure.wording
+        )
     )
 
 
 def decode_answer(call_id: str, raw: bytes) -> Result | Failure:
     """Return either of them again."""
-    kept = _unpack_answer(raw)
-    if isinstance(kept, _StoredResult):
-        return Result(call_id, None if kept.body is None else Json(kept.body), extras=_decode_extras(kept.extras))
-    data = None if kept.data is None else Json(kept.data)
-    reason = Reason(_FORMER_REASONS.get(kept.reason) or kept.reason.lower())
-    return Failure(call_id, reason, kept.text, data, kept.retry_after, kept.name, kept.code, kept.wording)
+    stored = _unpack_answer(raw)
+    if isinstance(stored, _StoredResult):
+        return Result(call_id, None if stored.body is None else Json(stored.body), extras=_decode_extras(stored.extras))
+    data = None if stored.data is None else Json(stored.data)
+    reason = Reason(_FORMER_REASONS.get(stored.reason) or stored.reason.lower())
+    return Failure(call_id, reason, stored.text, data, stored.retry_after, stored.name, stored.code, stored.wording)
 
 
 def _encode_extras(extras: Mapping[str, Payload] | None) -> dict[str, bytes] | None:

@@ -26,9 +26,9 @@ class StreamCollector:
 
     __slots__ = ("_buffer", "_count", "_limits", "_peer_bytes")
 
-    def __init__(self, limits: Limits, room: ByteCounter) -> None:
+    def __init__(self, limits: Limits, peer_bytes: ByteCounter) -> None:
         self._limits = limits
-        self._peer_bytes = room
+        self._peer_bytes = peer_bytes
         self._count = 0
         self._buffer = bytearray(b"[")
 

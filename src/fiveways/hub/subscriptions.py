@@ -81,19 +81,19 @@ class Subscriptions:
 
     def add(self, pattern: Pattern, subscriber: Subscriber, owner: Owner) -> None:
         """Take a subscription; a Refusal if there is no room, or its name is taken."""
-        mine = self._by_peer.get(subscriber.peer, {})
+        own = self._by_peer.get(subscriber.peer, {})
         name = subscriber.subscription
         self.check_depth(len(pattern.levels))
-        if name in mine:
+        if name in own:
             raise bad_arguments(f"subscription {name} is in use")
-        if len(mine) >= self._max_per_peer:
+        if len(own) >= self._max_per_peer:
             raise overloaded(f"more than {self._max_per_peer} subscriptions")
         size = subscription_memory(pattern, name)
         if excess := self._bytes.excess(owner, size):
             raise overloaded(f"no room for a subscription: {excess} (bytes)")
         if pattern.is_wildcard and (excess := self._patterns.excess(pattern, owner)):
             raise overloaded(f"no room for another shape of pattern: {excess} (steps of a match)")
-        self._by_peer.setdefault(subscriber.peer, mine)[name] = Subscription(pattern, subscriber, owner, size)
+        self._by_peer.setdefault(subscriber.peer, own)[name] = Subscription(pattern, subscriber, owner, size)
         self._count += 1
         self._bytes.acquire(owner, size)
         if pattern.is_wildcard:
@@ -110,11 +110,11 @@ class Subscriptions:
 
     def remove(self, peer: str, name: str) -> bool:
         """End a subscription; say whether there was one."""
-        mine = self._by_peer.get(peer, {})
-        subscription = mine.pop(name, None)
+        own = self._by_peer.get(peer, {})
+        subscription = own.pop(name, None)
         if subscription is None:
             return False
-        if not mine:
+        if not own:
             del self._by_peer[peer]
         self._remove(subscription)
         return True
@@ -141,9 +141,9 @@ class Subscriptions:
 
         A Refusal if the topic has too many segments.
         """
-        known = self._cache.get(topic)
-        if known is not None:
-            return known
+        cached = self._cache.get(topic)
+        if cached is not None:
+            return cached
         self.check_depth(len(topic))
         buckets = self._patterns.match(topic)
         if (literal := self._exact.get(topic)) is not None:
@@ -151,34 +151,34 @@ class Subscriptions:
         if len(self._cache) >= _MAX_CACHED_TOPICS:
             self._clear_caches()
         if not buckets:
-            found: Subscribers = ()
+            subscribers: Subscribers = ()
         elif len(buckets) == 1 and not self._policies:
-            found = buckets[0].snapshot()
+            subscribers = buckets[0].snapshot()
         else:
-            found = self._join(topic, [bucket.snapshot() for bucket in buckets])
-        self._cache[topic] = found
+            subscribers = self._join(topic, [bucket.snapshot() for bucket in buckets])
+        self._cache[topic] = subscribers
         same_first = self._by_first.get(topic[0])
         if same_first is None:
             self._by_first[topic[0]] = {topic}
         else:
             same_first.add(topic)
-        return found
+        return subscribers
 
     def _join(self, topic: Topic, parts: list[Subscribers]) -> Subscribers:
         """Return one list for several; the same as before if they are the same."""
         old_parts, old = self._joined_lists.get(topic, _NO_LIST)
         if len(parts) == len(old_parts) and all(map(is_, parts, old_parts)):
             return old
-        found = tuple(chain.from_iterable(parts))
+        joined = tuple(chain.from_iterable(parts))
         policy = self._overflow_policy(topic)
         if policy:
-            found = tuple([msgspec.structs.replace(each, when_full=policy) for each in found])
-        if len(self._joined_lists) >= _MAX_CACHED_TOPICS or self._joined_length + len(found) > _MAX_CACHED_SUBSCRIBERS:
+            joined = tuple([msgspec.structs.replace(subscriber, when_full=policy) for subscriber in joined])
+        if len(self._joined_lists) >= _MAX_CACHED_TOPICS or self._joined_length + len(joined) > _MAX_CACHED_SUBSCRIBERS:
             self._clear_caches()
             old = ()
-        self._joined_lists[topic] = parts, found
-        self._joined_length += len(found) - len(old)
-        return found
+        self._joined_lists[topic] = parts, joined
+        self._joined_length += len(joined) - len(old)
+        return joined
 
     def _overflow_policy(self, topic: Topic) -> str:
         text = topic_text(topic) if self._policies else ""

@@ -43,7 +43,7 @@ class Timers:
     def cancel(self, key: str) -> None:
         """Forget a key, if it is known."""
         if self._at.pop(key, None) is not None and len(self._heap) > 2 * len(self._at) + _MAX_DEAD_ENTRIES:
-            self._heap = [(at, each) for each, at in self._at.items()]
+            self._heap = [(due_at, other_key) for other_key, due_at in self._at.items()]
             heapify(self._heap)
 
     def next_due(self) -> float | None:
@@ -58,9 +58,9 @@ class Timers:
 
     def pop_due(self, now: float) -> list[str]:
         """Return the keys whose time has come, and forget them."""
-        late: list[str] = []
+        due: list[str] = []
         while (at := self.next_due()) is not None and at <= now:
             key = heappop(self._heap)[1]
             del self._at[key]
-            late.append(key)
-        return late
+            due.append(key)
+        return due

@@ -43,12 +43,12 @@ def traffic_report(traffic: TrafficTotals, at: float, uptime: float, epoch: floa
             _topic_row(name, topics[name]) for name in nlargest(len(topics), topics, lambda n: topics[n].publications)
         ],
         "latency": _latency_report(bridges.values()),
-        "bridges": [_protocol_pair_row(*pair, cell) for pair, cell in sorted(bridges.items())],
-        "failures": [_failure_row(each, epoch) for each in reversed(traffic.failures)],
+        "bridges": [_protocol_pair_row(*pair, stats) for pair, stats in sorted(bridges.items())],
+        "failures": [_failure_row(entry, epoch) for entry in reversed(traffic.failures)],
         "slow": [
-            _slow_consumer_row(each)
-            for each in nlargest(
-                MAX_SLOW_CONSUMERS, traffic.slow_consumers(), lambda each: (each.missed, each.waiting_bytes)
+            _slow_consumer_row(entry)
+            for entry in nlargest(
+                MAX_SLOW_CONSUMERS, traffic.slow_consumers(), lambda entry: (entry.missed, entry.waiting_bytes)
             )
         ],
         "others": {
@@ -63,15 +63,15 @@ def traffic_report(traffic: TrafficTotals, at: float, uptime: float, epoch: floa
 
 def _latency_report(cells: Iterable[CallStats]) -> dict[str, object]:
     """Return how many calls took how long, all together: so the difference of two answers has percentiles."""
-    whole = Histogram()
-    for cell in cells:
-        whole.merge(cell.histogram)
-    return {"bounds": list(BOUNDS), "counts": whole.counts}
+    total = Histogram()
+    for stats in cells:
+        total.merge(stats.histogram)
+    return {"bounds": list(BOUNDS), "counts": total.counts}
 
 
 def by_topic(traffic: TrafficTotals) -> dict[str, TopicStats]:
     """Return what is known of each topic."""
-    topics = {topic_text(topic): passed for topic, passed in traffic.topics.items()}
+    topics = {topic_text(topic): stats for topic, stats in traffic.topics.items()}
     others = traffic.other_topics
     return topics | ({OTHER_LABEL: others} if others.publications or others.deliveries or others.missed else {})
 
@@ -79,90 +79,95 @@ def by_topic(traffic: TrafficTotals) -> dict[str, TopicStats]:
 def _protocol_rows(traffic: TrafficTotals, bridges: Mapping[ProtocolPair, CallStats]) -> dict[str, dict[str, int]]:
     traffic.aggregate_frames()
     calls = Counter[str]()
-    for (caller, _), cell in bridges.items():
-        calls[caller] += cell.calls
+    for (caller, _), stats in bridges.items():
+        calls[caller] += stats.calls
     return {
         protocol: {
-            "sessions": tally.sessions,
-            **_frame_counts(tally),
+            "sessions": stats.sessions,
+            **_frame_counts(stats),
             "calls": calls[protocol],
-            "publications": tally.publications,
-            "deliveries": tally.deliveries,
+            "publications": stats.publications,
+            "deliveries": stats.deliveries,
         }
-        for protocol, tally in sorted(traffic.protocols.items())
+        for protocol, stats in sorted(traffic.protocols.items())
         if protocol != OBSERVER
     }
 
 
-def _frame_counts(tally: ProtocolStats) -> dict[str, int]:
+def _frame_counts(stats: ProtocolStats) -> dict[str, int]:
     return {
-        "frames_in": tally.frames_in,
-        "frames_out": tally.frames_out,
-        "bytes_in": tally.bytes_in,
-        "bytes_out": tally.bytes_out,
+        "frames_in": stats.frames_in,
+        "frames_out": stats.frames_out,
+        "bytes_in": stats.bytes_in,
+        "bytes_out": stats.bytes_out,
     }
 
 
-def _method_row(name: str, cell: CallStats) -> dict[str, object]:
+def _method_row(name: str, stats: CallStats) -> dict[str, object]:
     return {
         "method": name,
-        "calls": cell.calls,
-        "results": cell.results(),
-        "failures": cell.failures.total(),
-        "seconds": round(cell.histogram.seconds, _DECIMALS),
-        "p50": _quantile(cell, 0.5),
-        "p95": _quantile(cell, 0.95),
-        "p99": _quantile(cell, 0.99),
+        "calls": stats.calls,
+        "results": stats.results(),
+        "failures": stats.failures.total(),
+        "seconds": round(stats.histogram.seconds, _DECIMALS),
+        "p50": _quantile(stats, 0.5),
+        "p95": _quantile(stats, 0.95),
+        "p99": _quantile(stats, 0.99),
     }
 
 
 def _evicted_counts(cells: Iterable[CallStats]) -> dict[str, int]:
     """Return what belongs to the sum of all methods, and to none that is told."""
-    whole = CallStats()
-    for cell in cells:
-        whole.add(cell)
-    return {"calls": whole.calls, "results": whole.results(), "failures": whole.failures.total()}
+    total = CallStats()
+    for stats in cells:
+        total.add(stats)
+    return {"calls": total.calls, "results": total.results(), "failures": total.failures.total()}
 
 
-def _topic_row(name: str, passed: TopicStats) -> dict[str, object]:
+def _topic_row(name: str, stats: TopicStats) -> dict[str, object]:
     return {
         "topic": name,
-        "publications": passed.publications,
-        "deliveries": passed.deliveries,
-        "missed": passed.missed,
+        "publications": stats.publications,
+        "deliveries": stats.deliveries,
+        "missed": stats.missed,
     }
 
 
-def _protocol_pair_row(caller: str, callee: str, cell: CallStats) -> dict[str, object]:
+def _protocol_pair_row(caller: str, callee: str, stats: CallStats) -> dict[str, object]:
     return {
         "caller": caller,
         "callee": callee,
-        "calls": cell.calls,
-        "failures": cell.failures.total(),
-        "p95": _quantile(cell, 0.95),
+        "calls": stats.calls,
+        "failures": stats.failures.total(),
+        "p95": _quantile(stats, 0.95),
     }
 
 
-def _failure_row(failed: FailureRecord, epoch: float) -> dict[str, object]:
+def _failure_row(failure: FailureRecord, epoch: float) -> dict[str, object]:
     return {
-        "at": round(epoch + failed.at, _DECIMALS),
-        "method": failed.method,
-        "caller": failed.caller,
-        "callee": failed.callee,
-        "reason": failed.reason.value,
-        "text": redact_text(failed.text),
-        "caller_peer": failed.caller_peer,
-        "callee_peer": failed.callee_peer,
-        "op": failed.op,
-        "seconds": round(failed.seconds, _DECIMALS),
-        "trace": failed.trace,
+        "at": round(epoch + failure.at, _DECIMALS),
+        "method": failure.method,
+        "caller": failure.caller,
+        "callee": failure.callee,
+        "reason": failure.reason.value,
+        "text": redact_text(failure.text),
+        "caller_peer": failure.caller_peer,
+        "callee_peer": failure.callee_peer,
+        "op": failure.op,
+        "seconds": round(failure.seconds, _DECIMALS),
+        "trace": failure.trace,
     }
 
 
-def _slow_consumer_row(slow: SlowConsumer) -> dict[str, object]:
-    return {"peer": slow.peer, "protocol": slow.protocol, "missed": slow.missed, "waiting_bytes": slow.waiting_bytes}
+def _slow_consumer_row(consumer: SlowConsumer) -> dict[str, object]:
+    return {
+        "peer": consumer.peer,
+        "protocol": consumer.protocol,
+        "missed": consumer.missed,
+        "waiting_bytes": consumer.waiting_bytes,
+    }
 
 
-def _quantile(cell: CallStats, part: float) -> float | None:
-    found = cell.histogram.quantile(part)
-    return None if found is None else round(found, _DECIMALS)
+def _quantile(stats: CallStats, part: float) -> float | None:
+    value = stats.histogram.quantile(part)
+    return None if value is None else round(value, _DECIMALS)

@@ -209,10 +209,10 @@ class TrafficTotals:
 
     def protocol_stats(self, protocol: str) -> ProtocolStats:
         """Return where to count what passes in a protocol."""
-        tally = self.protocols.get(protocol)
-        if tally is None:
-            tally = self.protocols[protocol] = ProtocolStats()
-        return tally
+        stats = self.protocols.get(protocol)
+        if stats is None:
+            stats = self.protocols[protocol] = ProtocolStats()
+        return stats
 
     # Calls.
 
@@ -222,9 +222,9 @@ class TrafficTotals:
 
     def call_stats(self, method: str, caller: str, callee: str) -> CallStats:
         """Return where to count calls; the caller and the callee are protocols."""
-        found = self.by_key.get((method, caller, callee))
-        if found is not None:
-            return found
+        stats = self.by_key.get((method, caller, callee))
+        if stats is not None:
+            return stats
         if (
             method not in self._method_names
             and method not in _RESERVED_LABELS
@@ -237,73 +237,75 @@ class TrafficTotals:
                 self._uncounted_methods = 0
                 self._evict_methods()
             self._method_names[method] = None
-        found = self.by_key[method, caller, callee] = CallStats()
-        self.caller_table(caller).setdefault(callee, {})[method] = found
-        return found
+        stats = self.by_key[method, caller, callee] = CallStats()
+        self.caller_table(caller).setdefault(callee, {})[method] = stats
+        return stats
 
     def _evict_methods(self) -> None:
         """Make room, where the names turn up often for which there is none: those go that were called least."""
         calls = Counter[str](dict.fromkeys(self._method_names, 0))
-        for (method, _, _), cell in self.by_key.items():
+        for (method, _, _), stats in self.by_key.items():
             if method in calls:
-                calls[method] += cell.calls
-        gone = _least_used(calls, self._max_methods)
-        self._method_names = {name: None for name in self._method_names if name not in gone}
-        for method, caller, callee in [key for key in self.by_key if key[0] in gone]:
+                calls[method] += stats.calls
+        evicted = _least_used(calls, self._max_methods)
+        self._method_names = {name: None for name in self._method_names if name not in evicted}
+        for method, caller, callee in [key for key in self.by_key if key[0] in evicted]:
             del self._tables[caller][callee][method]
             self.evicted.setdefault((caller, callee), CallStats()).absorb(self.by_key.pop((method, caller, callee)))
 
     def count_answered(self, method: str, caller: str) -> None:
         """Count a call that the hub has answered by itself."""
-        cell = self.call_stats(method, caller, HUB_LABEL)
-        cell.calls += 1
-        cell.answered_by_hub += 1
+        stats = self.call_stats(method, caller, HUB_LABEL)
+        stats.calls += 1
+        stats.answered_by_hub += 1
 
-    def count_undeliverable(self, counted_as: str, failure: FailureRecord) -> None:
+    def count_undeliverable(self, caller: str, failure: FailureRecord) -> None:
         """Know that the caller could not be given what the hub has answered."""
-        self.count_failure(self.call_stats(failure.method, counted_as, HUB_LABEL), failure)
+        self.count_failure(self.call_stats(failure.method, caller, HUB_LABEL), failure)
 
     def count_refused(self, label: str, failure: FailureRecord) -> None:
         """Count a call that went to nobody, under a label: the name itself may be anything."""
-        cell = self.call_stats(label, failure.caller, HUB_LABEL)
-        cell.calls += 1
-        cell.answered_by_hub += 1
-        self.count_failure(cell, failure)
+        stats = self.call_stats(label, failure.caller, HUB_LABEL)
+        stats.calls += 1
+        stats.answered_by_hub += 1
+        self.count_failure(stats, failure)
 
-    def count_failure(self, cell: CallStats, failure: FailureRecord) -> None:
+    def count_failure(self, stats: CallStats, failure: FailureRecord) -> None:
         """Count a failure, and remember it for a while."""
-        cell.failures[failure.reason] += 1
+        stats.failures[failure.reason] += 1
         self.failures.append(failure._replace(text=failure.text[:MAX_FAILURE_TEXT]))
 
     def aggregate_calls(self) -> None:
         """Count calls that have ended; as long as this is not called, lists grow."""
         for cells in (self.by_key, self.evicted):
-            for cell in cells.values():
-                if cell.durations:
-                    cell.aggregate()
+            for stats in cells.values():
+                if stats.durations:
+                    stats.aggregate()
 
     def aggregate_frames(self) -> None:
         """Count frames that have come, likewise."""
-        for tally in self.protocols.values():
-            if tally.unaggregated_sizes:
-                tally.aggregate()
+        for stats in self.protocols.values():
+            if stats.unaggregated_sizes:
+                stats.aggregate()
 
     # Topics.
 
     def topic_stats(self, topic: Topic) -> TopicStats:
         """Return where to count what is published on a topic."""
-        found = self.topics.get(topic)
-        if found is not None:
-            return found
+        stats = self.topics.get(topic)
+        if stats is not None:
+            return stats
         if len(self.topics) >= self._max_topics:
             self._uncounted_topics += 1
             if self._uncounted_topics < self._max_topics:
                 return self.other_topics
             self._uncounted_topics = 0
-            for gone in _least_used({name: each.publications for name, each in self.topics.items()}, self._max_topics):
-                del self.topics[gone]
-        found = self.topics[topic] = TopicStats()
-        return found
+            for evicted in _least_used(
+                {name: topic_stats.publications for name, topic_stats in self.topics.items()}, self._max_topics
+            ):
+                del self.topics[evicted]
+        stats = self.topics[topic] = TopicStats()
+        return stats
 
     def count_missed(self, topic: Topic, subscribers: int = 1) -> None:
         """Count an event that did not go out to so many."""
@@ -315,21 +317,21 @@ class TrafficTotals:
         """Return what is known of each method that has a name here, with the calls of observers or without."""
         self.aggregate_calls()
         cells = self.by_key.items()
-        return _sum_by_name((method, cell) for (method, caller, _), cell in cells if observers or caller != OBSERVER)
+        return _sum_by_name((method, stats) for (method, caller, _), stats in cells if observers or caller != OBSERVER)
 
     def by_protocol_pair(self) -> dict[ProtocolPair, CallStats]:
         """Return what is known of the calls from each protocol to each other one, whatever their methods are called."""
         self.aggregate_calls()
-        named = ((key[1:], cell) for key, cell in self.by_key.items())
+        named = ((key[1:], stats) for key, stats in self.by_key.items())
         return _sum_by_name(chain(named, self.evicted.items()))
 
 
 def _sum_by_name(cells: Iterable[tuple[Name, CallStats]]) -> dict[Name, CallStats]:
     sums: dict[Name, CallStats] = {}
-    for name, cell in cells:
+    for name, stats in cells:
         if name not in sums:
             sums[name] = CallStats()
-        sums[name].add(cell)
+        sums[name].add(stats)
     return sums
 
 

@@ -22,27 +22,27 @@ class UnresolvedRequests:
         """Whether nobody is waited for any more."""
         return now >= self._grace_until
 
-    def add(self, owed: DurableRequest) -> None:
+    def add(self, request: DurableRequest) -> None:
         """Let a request wait for a registration."""
-        self._requests.append(owed)
+        self._requests.append(request)
         self._alarm.set_latest(self._grace_until)
 
     def take(self, name: str, *, is_route: bool) -> Iterator[DurableRequest]:
         """Yield the requests that such a registration is for; they wait no longer."""
         requests, self._requests = self._requests, []
-        for owed in requests:
-            method = owed.call.method
+        for request in requests:
+            method = request.call.method
             if method == name or (is_route and method.startswith(f"{name}.")):
-                yield owed
+                yield request
             else:
-                self._requests.append(owed)
+                self._requests.append(request)
 
     def expire(self, now: float) -> list[DurableRequest]:
         """Return all requests once nobody is waited for any more."""
         if not self._requests or now < self._grace_until:
             return []
-        late, self._requests = self._requests, []
-        return late
+        expired, self._requests = self._requests, []
+        return expired
 
     def deadline(self) -> float | None:
         """Return when to call `late`."""

@@ -11,16 +11,16 @@ from fiveways.model.messages import Call
 class UnroutedCalls:
     """Counts them, by names that their callers could not make up."""
 
-    def __init__(self, offers: Registrations, built_ins: BuiltInMethods, traffic: TrafficTotals) -> None:
-        self._offers = offers
+    def __init__(self, registrations: Registrations, built_ins: BuiltInMethods, traffic: TrafficTotals) -> None:
+        self._offers = registrations
         self._built_ins = built_ins
         self._traffic = traffic
 
-    def count(self, caller: Session, word: Call, reason: Reason, text: str, now: float) -> None:
+    def count(self, caller: Session, call: Call, reason: Reason, text: str, now: float) -> None:
         """Count one that has failed."""
-        name = CALLBACK_LABEL if word.callback else word.method
-        known = word.callback or name in self._built_ins
-        label = name if known else self._offers.known_name(name) or UNKNOWN_LABEL
+        name = CALLBACK_LABEL if call.callback else call.method
+        is_known = call.callback or name in self._built_ins
+        label = name if is_known else self._offers.known_name(name) or UNKNOWN_LABEL
         self._traffic.count_refused(
             label, FailureRecord(now, name, caller.traits.protocol, HUB_LABEL, reason, text, caller.name)
         )

@@ -35,43 +35,46 @@ class Updates:
             raise Refusal(Reason.UNAVAILABLE, text)
         if not 0 < len(name) <= self._max_id or any(character < " " for character in name):
             raise bad_arguments(f"a topic id is a text of one line, 1 to {self._max_id} characters")
-        taken = self._receivers.get(peer.peer, {})
-        if name in taken:
+        receivers = self._receivers.get(peer.peer, {})
+        if name in receivers:
             raise bad_arguments(f"topic id {name} is in use")
-        if len(taken) >= self._max_per_peer:
+        if len(receivers) >= self._max_per_peer:
             raise overloaded(f"more than {self._max_per_peer} topic ids of one peer")
-        self._receivers.setdefault(peer.peer, taken)[name] = app
+        self._receivers.setdefault(peer.peer, receivers)[name] = app
 
     def stop(self, peer: str, name: str) -> Deliveries:
         """Unsubscribe from a topic id, if it is still there."""
         return [Delivery(peer, StopUpdates(name))] if self._remove(peer, name) is not None else []
 
-    def forward_update(self, session: Session, word: Update, _now: float) -> Deliveries:
+    def forward_update(self, session: Session, message: Update, _now: float) -> Deliveries:
         """Pass an update on to the application that takes it; without one, the peer hears that nobody wants it."""
-        app = self._receivers.get(session.peer, {}).get(word.name) or self._matching_app(session, word.name)
+        app = self._receivers.get(session.peer, {}).get(message.name) or self._matching_app(session, message.name)
         if app is None:
-            return [Delivery(session.peer, StopUpdates(word.name))]
-        attachments = word.attachments
+            return [Delivery(session.peer, StopUpdates(message.name))]
+        attachments = message.attachments
         if attachments:
             self._attachments.check_room(session, attachments)
-            attachments = self._attachments.relay(session, attachments, (app,), "", word.body)
-        return [Delivery(app.peer, Update(word.name, word.body, attachments, session.peer))]
+            attachments = self._attachments.relay(session, attachments, (app,), "", message.body)
+        return [Delivery(app.peer, Update(message.name, message.body, attachments, session.peer))]
 
-    def forward_closed(self, session: Session, word: UpdatesClosed, _now: float) -> Deliveries:
+    def forward_closed(self, session: Session, message: UpdatesClosed, _now: float) -> Deliveries:
         """Tell the application that a peer ends its topic."""
-        app = self._remove(session.peer, word.name)
-        return [] if app is None else [Delivery(app.peer, UpdatesClosed(word.name, session.peer))]
+        app = self._remove(session.peer, message.name)
+        return [] if app is None else [Delivery(app.peer, UpdatesClosed(message.name, session.peer))]
 
     def leave(self, session: Session) -> Deliveries:
         """End all topics of a peer, or of an application."""
         if self._patterns.pop(session.peer, None) is not None:
             by_app = [
-                (peer, name) for peer, taken in self._receivers.items() for name in taken if taken[name] is session
+                (peer, name)
+                for peer, receivers in self._receivers.items()
+                for name in receivers
+                if receivers[name] is session
             ]
             for peer, name in by_app:
                 self._remove(peer, name)
-        taken = self._receivers.pop(session.peer, {})
-        return [Delivery(app.peer, UpdatesClosed(name, session.peer)) for name, app in taken.items()]
+        receivers = self._receivers.pop(session.peer, {})
+        return [Delivery(app.peer, UpdatesClosed(name, session.peer)) for name, app in receivers.items()]
 
     def _matching_app(self, session: Session, name: str) -> Session | None:
         for app, globs in self._patterns.values():
@@ -82,8 +85,8 @@ class Updates:
         return None
 
     def _remove(self, peer: str, name: str) -> Session | None:
-        taken = self._receivers.get(peer, {})
-        app = taken.pop(name, None)
-        if app is not None and not taken:
+        receivers = self._receivers.get(peer, {})
+        app = receivers.pop(name, None)
+        if app is not None and not receivers:
             del self._receivers[peer]
         return app

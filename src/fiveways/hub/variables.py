@@ -19,43 +19,43 @@ TOKEN_VARIABLE: Final = "token"  # noqa: S105  the name of a variable
 class Variables:
     """All variables of all sessions."""
 
-    def __init__(self, limits: Limits, gate: Admission) -> None:
+    def __init__(self, limits: Limits, admission: Admission) -> None:
         self._limits = limits
-        self._admission = gate
+        self._admission = admission
         self._bytes: dict[str, int] = {}
         """What the variables of each session take, names included."""
 
-    def handle_set(self, session: Session, word: SetVariable, now: float) -> Deliveries:
+    def handle_set(self, session: Session, message: SetVariable, now: float) -> Deliveries:
         """Keep a variable; a Refusal if it is too large, or one too many."""
-        if word.attachments:
+        if message.attachments:
             raise bad_arguments("a variable cannot have attachments")
-        if word.name == TOKEN_VARIABLE:
-            return self._admission.handle_token(session, word, now)
-        name = word.name.encode(errors="surrogatepass")
+        if message.name == TOKEN_VARIABLE:
+            return self._admission.handle_token(session, message, now)
+        name = message.name.encode(errors="surrogatepass")
         if not 0 < len(name) <= self._limits.max_name:
             raise bad_arguments(f"a variable's name has 1 to {self._limits.max_name} bytes")
-        if found := find_bidi_control(word.name):
-            raise bad_arguments(f"a variable's name may not hold {found!r}")
-        mine = session.variables
-        if word.name not in mine and len(mine) >= self._limits.max_variables:
+        if control := find_bidi_control(message.name):
+            raise bad_arguments(f"a variable's name may not hold {control!r}")
+        variables = session.variables
+        if message.name not in variables and len(variables) >= self._limits.max_variables:
             raise overloaded(f"more than {self._limits.max_variables} variables")
         try:
-            size = len(name) + size_of(word.body)
+            size = len(name) + size_of(message.body)
         except Unrepresentable as exc:
             raise bad_arguments(str(exc)) from exc
-        total = self._bytes.get(session.peer, 0) - self._size(session, word.name) + size
+        total = self._bytes.get(session.peer, 0) - self._size(session, message.name) + size
         if total > self._limits.max_text:
             raise Refusal(Reason.TOO_LARGE, f"more than {self._limits.max_text} bytes of variables")
-        mine[word.name] = word.body
+        variables[message.name] = message.body
         self._bytes[session.peer] = total
-        return [] if word.id is None else [Delivery(session.peer, Result(word.id))]
+        return [] if message.id is None else [Delivery(session.peer, Result(message.id))]
 
-    def handle_unset(self, session: Session, word: UnsetVariable, _now: float) -> Deliveries:
+    def handle_unset(self, session: Session, message: UnsetVariable, _now: float) -> Deliveries:
         """Forget a variable, if there is one."""
-        if word.name in session.variables:
-            self._bytes[session.peer] -= self._size(session, word.name)
-            del session.variables[word.name]
-        return [] if word.id is None else [Delivery(session.peer, Result(word.id))]
+        if message.name in session.variables:
+            self._bytes[session.peer] -= self._size(session, message.name)
+            del session.variables[message.name]
+        return [] if message.id is None else [Delivery(session.peer, Result(message.id))]
 
     def leave(self, session: Session) -> None:
         """Forget all variables of a session. Whoever holds the table itself may read on."""

@@ -37,49 +37,49 @@ class WaitingRequests:
         """Let these bounds hold from now on."""
         self.pool.configure(*_limits(settings))
 
-    def count(self, owed: DurableRequest) -> None:
+    def count(self, request: DurableRequest) -> None:
         """Count a request that has no callee, from its acceptance on."""
-        if not owed.has_no_callee:
-            owed.has_no_callee = True
-            self.pool.acquire(owed.owner, owed.size)
+        if not request.has_no_callee:
+            request.has_no_callee = True
+            self.pool.acquire(request.owner, request.size)
 
-    def uncount(self, owed: DurableRequest) -> None:
+    def uncount(self, request: DurableRequest) -> None:
         """Count it no longer: it has a callee, or needs none any more."""
-        owed.has_no_callee = False
-        self.pool.release(owed.owner, owed.size)
+        request.has_no_callee = False
+        self.pool.release(request.owner, request.size)
 
-    def add(self, owed: DurableRequest) -> None:
+    def add(self, request: DurableRequest) -> None:
         """Let it wait for somebody to come."""
-        self._by_method.setdefault(owed.call.method, {})[owed.key] = owed
-        self.count(owed)
-        if owed.expires_at < self._first_expiry:
-            self._first_expiry = owed.expires_at
+        self._by_method.setdefault(request.call.method, {})[request.key] = request
+        self.count(request)
+        if request.expires_at < self._first_expiry:
+            self._first_expiry = request.expires_at
             self._alarm.set_latest(self._first_expiry)
 
-    def retry_later(self, owed: DurableRequest, now: float) -> None:
+    def retry_later(self, request: DurableRequest, now: float) -> None:
         """Let one wait that a callee could not take: longer each time."""
-        self.add(owed)
-        owed.retry_delay = min(MAX_RETRY_DELAY, owed.retry_delay * 2 or FIRST_RETRY_DELAY)
-        self._retries.set(owed.key, now + owed.retry_delay)
+        self.add(request)
+        request.retry_delay = min(MAX_RETRY_DELAY, request.retry_delay * 2 or FIRST_RETRY_DELAY)
+        self._retries.set(request.key, now + request.retry_delay)
 
-    def wait_for_room(self, owed: DurableRequest, now: float) -> None:
+    def wait_for_room(self, request: DurableRequest, now: float) -> None:
         """Let it wait for one of those who have enough to do."""
-        self.add(owed)
-        method = owed.call.method
+        self.add(request)
+        method = request.call.method
         if method not in self.busy_methods:
             # Somebody who is done with something else does not take the next.
             self.busy_methods.add(method)
             self._retries.set(_METHOD_KEY_PREFIX + method, now + FIRST_RETRY_DELAY)
 
-    def remove(self, owed: DurableRequest) -> None:
+    def remove(self, request: DurableRequest) -> None:
         """Let it wait no longer, if it does."""
-        method = owed.call.method
-        mine = self._by_method.get(method)
-        if mine is None or mine.pop(owed.key, None) is None:
+        method = request.call.method
+        requests = self._by_method.get(method)
+        if requests is None or requests.pop(request.key, None) is None:
             return
-        if owed.retry_delay:
-            self._retries.cancel(owed.key)
-        if not mine:
+        if request.retry_delay:
+            self._retries.cancel(request.key)
+        if not requests:
             del self._by_method[method]
             if method in self.busy_methods:
                 self.busy_methods.remove(method)
@@ -87,15 +87,15 @@ class WaitingRequests:
 
     def next_for(self, method: str) -> DurableRequest | None:
         """Return the next one for this method."""
-        mine = self._by_method.get(method)
-        return next(iter(mine.values())) if mine else None
+        requests = self._by_method.get(method)
+        return next(iter(requests.values())) if requests else None
 
     def take(self, name: str, *, is_route: bool) -> list[DurableRequest]:
         """Return those for this method, or for all below this route; they wait no longer."""
-        names = [each for each in self._by_method if each.startswith(f"{name}.")] if is_route else [name]
-        taken = [owed for each in names for owed in self._by_method.get(each, {}).values()]
-        for owed in taken:
-            self.remove(owed)
+        names = [method for method in self._by_method if method.startswith(f"{name}.")] if is_route else [name]
+        taken = [request for method in names for request in self._by_method.get(method, {}).values()]
+        for request in taken:
+            self.remove(request)
         return taken
 
     def deadline(self) -> float | None:
@@ -114,12 +114,12 @@ class WaitingRequests:
         """Return those whose time is over; they wait no longer."""
         if self._first_expiry > now:
             return []
-        everybody = [owed for mine in self._by_method.values() for owed in mine.values()]
-        late = [owed for owed in everybody if owed.expires_at <= now]
-        for owed in late:
-            self.remove(owed)
-        self._first_expiry = min((owed.expires_at for owed in everybody if owed.expires_at > now), default=inf)
-        return late
+        requests = [request for by_key in self._by_method.values() for request in by_key.values()]
+        expired = [request for request in requests if request.expires_at <= now]
+        for request in expired:
+            self.remove(request)
+        self._first_expiry = min((request.expires_at for request in requests if request.expires_at > now), default=inf)
+        return expired
 
     def due(self, now: float) -> tuple[list[DurableRequest], list[str]]:
         """Return those that are to be tried again, which wait no longer, and methods whose callees may have room."""
@@ -131,14 +131,14 @@ class WaitingRequests:
                 self.busy_methods.discard(methods[-1])
             else:
                 requests.append(self._find(key))
-        for owed in requests:
-            self.remove(owed)
+        for request in requests:
+            self.remove(request)
         return requests, methods
 
     def _find(self, key: str) -> DurableRequest:
-        return next(mine[key] for mine in self._by_method.values() if key in mine)
+        return next(requests[key] for requests in self._by_method.values() if key in requests)
 
 
 def _limits(settings: HubSettings) -> tuple[int, int, LimitShares]:
-    most, most_bytes = int(settings.max_owed * _SHARE_OF_LIMIT), int(settings.max_owed_bytes * _SHARE_OF_LIMIT)
-    return max(1, most), max(1, most_bytes), settings.shares
+    max_requests, max_bytes = int(settings.max_owed * _SHARE_OF_LIMIT), int(settings.max_owed_bytes * _SHARE_OF_LIMIT)
+    return max(1, max_requests), max(1, max_bytes), settings.shares

@@ -41,7 +41,9 @@ EPOCH = 1_000_000.0
 
 def opened(limits: dict[str, int] | None = None, **settings: Any) -> Hub:  # noqa: ANN401  fields of HubSettings
     """A hub at which nina and ned are promised their answers."""
-    hub = make(limits, keeps=True, **({"request_ttl": TTL, "answer_ttl": KEPT, "duplicate_window": 10.0} | settings))
+    hub = make(
+        limits, is_durable=True, **({"request_ttl": TTL, "answer_ttl": KEPT, "duplicate_window": 10.0} | settings)
+    )
     for peer, traits in PEERS.items():
         join(hub, peer, traits)
     return without_ops(hub)
@@ -153,7 +155,7 @@ def test_nothing_is_left_of_what_is_over() -> None:
 
 
 def test_what_is_written_down_holds_the_whole_request_and_the_time_of_the_day() -> None:
-    hub = Hub(Random(7), Limits(), HubSettings(request_ttl=TTL, answer_ttl=KEPT), EPOCH, keeps=True)
+    hub = Hub(Random(7), Limits(), HubSettings(request_ttl=TTL, answer_ttl=KEPT), EPOCH, is_durable=True)
     for peer, traits in PEERS.items():
         join(hub, peer, traits)
     offer(hub, "bob", "m")
@@ -575,7 +577,7 @@ def test_peers_with_the_same_ids_do_not_meet() -> None:
 
 
 def test_a_request_is_one_operation_whoever_is_given_it() -> None:
-    hub = make(keeps=False)
+    hub = make(is_durable=False)
     for peer, traits in PEERS.items():
         join(hub, peer, traits)
     offer(hub, "bob", "m")

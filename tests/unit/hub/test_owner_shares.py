@@ -31,10 +31,10 @@ WAITING = 30
 HALF = WAITING // 2
 
 
-def shared(*, keeps: bool = False, **settings: Any) -> Hub:  # noqa: ANN401  fields of HubSettings
+def shared(*, is_durable: bool = False, **settings: Any) -> Hub:  # noqa: ANN401  fields of HubSettings
     """A hub of which strangers may use the half."""
     chosen = HubSettings(anonymous="always", identities=(ADA,), max_owed=MOST, **settings)
-    return Hub(Random(7), Limits(), chosen, keeps=keeps)
+    return Hub(Random(7), Limits(), chosen, is_durable=is_durable)
 
 
 def join(hub: Hub, peer: str, address: str, token: str = "", traits: Any = RELIABLE) -> str:  # noqa: ANN401  Traits
@@ -78,9 +78,9 @@ def absent(hub: Hub, method: str = "m") -> None:
     hub.handle(f"former of {method}", Unregister("u", method), 0.0)
 
 
-@pytest.mark.parametrize("keeps", [False, True])
-def test_stranger_fills_only_its_share_of_durable_requests(keeps: bool) -> None:
-    hub = shared(keeps=keeps)
+@pytest.mark.parametrize("is_durable", [False, True])
+def test_stranger_fills_only_its_share_of_durable_requests(is_durable: bool) -> None:
+    hub = shared(is_durable=is_durable)
     absent(hub)
     assert fill(hub, join(hub, "one", STRANGER)) == HALF
     assert "the share of 15 for address 10.6.6.6 is used up" in ask(hub, join(hub, "two", STRANGER), 1)
@@ -165,13 +165,13 @@ def test_answered_requests_leave_nothing_in_the_pools() -> None:
 
 
 def test_restored_requests_count_for_the_address_that_made_them() -> None:
-    before = shared(keeps=True)
+    before = shared(is_durable=True)
     absent(before)
     join(before, "one", STRANGER)
     kept = before.handle("one", Call("m#1", "m", BODY, "m"), 0.0)
     (peer,) = (each.record for each in kept if isinstance(each, Persist) and isinstance(each.record, PutPeer))
     assert peer.remote == f"{STRANGER}:4711"
-    after = shared(keeps=True)
+    after = shared(is_durable=True)
     after.await_registrations(100.0)
     after.restore_session("one", RELIABLE, "", 0.0, peer.remote)
     for number in range(HALF):
@@ -185,7 +185,7 @@ def test_restored_requests_count_for_the_address_that_made_them() -> None:
 
 
 def test_requests_for_unsure_names_are_bounded_by_share() -> None:
-    hub = shared(keeps=True)
+    hub = shared(is_durable=True)
     hub.await_registrations(10.0)
     join(hub, "one", STRANGER)
     heard = [ask(hub, "one", number, f"x{number}") for number in range(HALF + 1)]
@@ -198,7 +198,7 @@ def test_requests_for_unsure_names_are_bounded_by_share() -> None:
 
 
 def test_peer_is_stored_anew_when_its_owner_changes() -> None:
-    hub = shared(keeps=True)
+    hub = shared(is_durable=True)
     absent(hub)
     join(hub, "one", STRANGER)
 
@@ -218,7 +218,7 @@ def test_session_without_requests_leaves_without_a_look_at_those_of_others() -> 
         def values(self) -> NoReturn:
             raise AssertionError
 
-    hub = shared(keeps=True)
+    hub = shared(is_durable=True)
     absent(hub)
     join(hub, "one", STRANGER)
     join(hub, "empty", STRANGER)
@@ -276,7 +276,7 @@ def test_stranger_fills_only_its_share_of_the_bytes_in_queues() -> None:
 
 
 def test_restored_items_count_for_the_owner_that_pushed_them() -> None:
-    before, after = shared(keeps=True, max_queue=8), shared(keeps=True, max_queue=8)
+    before, after = shared(is_durable=True, max_queue=8), shared(is_durable=True, max_queue=8)
     join(before, "one", STRANGER)
     (kept,) = before.handle("one", Call("p", "hub.push", Value({"queue": "q", "data": 1})), 0.0)
     assert isinstance(kept, Persist)
@@ -321,7 +321,7 @@ def test_stranger_fills_only_its_share_of_retained_bytes() -> None:
 
 
 def test_restored_values_count_for_their_publisher() -> None:
-    before, after = shared(keeps=True, max_retained=4), shared(keeps=True, max_retained=4)
+    before, after = shared(is_durable=True, max_retained=4), shared(is_durable=True, max_retained=4)
     join(before, "one", STRANGER)
     (kept,) = before.handle("one", Publish("p", topic("t"), BODY, retain=True), 0.0)
     assert isinstance(kept, Persist)

@@ -18,7 +18,7 @@ THEM = f"address {STRANGER}"
 
 def filled(**settings: Any) -> Hub:  # noqa: ANN401  fields of HubSettings
     """A hub that holds something of two owners."""
-    hub = shared(keeps=True, **settings)
+    hub = shared(is_durable=True, **settings)
     join(hub, "op", "10.0.0.1", "t")
     absent(hub)
     for peer, address in (("one", STRANGER), ("other", OTHER)):

@@ -16,7 +16,7 @@ WHY = "it cannot be kept now: its disk is full"
 
 
 def hub_in_trouble() -> Hub:
-    hub = make(keeps=True, retry_delay=0)
+    hub = make(is_durable=True, retry_delay=0)
     for peer in ("ann", "bob"):
         join(hub, peer)
     join(hub, "cleo", replace(NQ, is_durable=True))

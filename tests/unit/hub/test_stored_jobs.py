@@ -17,7 +17,7 @@ from tests.support.hub_helpers import NQ, join, offer, ok, opened, pattern, refu
 
 
 def keeping(**settings: int) -> Hub:
-    hub = Hub(Random(7), Limits(), HubSettings(**settings), 1000.0, keeps=True)  # type: ignore[arg-type]
+    hub = Hub(Random(7), Limits(), HubSettings(**settings), 1000.0, is_durable=True)  # type: ignore[arg-type]
     for peer in ("ann", "bob"):
         join(hub, peer)
     return hub

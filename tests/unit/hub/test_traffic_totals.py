@@ -351,7 +351,7 @@ def test_slow_peers_are_told_worst_first() -> None:
 
 
 def test_time_is_told_as_of_now() -> None:
-    hub = Hub(Random(1), epoch=1_000_000.0, began_at=40.0)
+    hub = Hub(Random(1), epoch=1_000_000.0, started_at=40.0)
     join(hub, "dan", now=41.0)
     found = told(hub, 52.5)
     assert (found["at"], found["uptime"]) == (1_000_052.5, 12.5)

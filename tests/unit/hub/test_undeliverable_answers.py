@@ -131,8 +131,8 @@ def test_what_is_no_call_is_none() -> None:
 # Requests that were promised an answer.
 
 
-def owing(*, keeps: bool) -> Hub:
-    hub = make(keeps=keeps)
+def owing(*, is_durable: bool) -> Hub:
+    hub = make(is_durable=is_durable)
     join(hub, "nora", RELIABLE)
     join(hub, "cleo", RELIABLE)
     offer(hub, "cleo", "a.b")
@@ -144,14 +144,14 @@ def owing(*, keeps: bool) -> Hub:
 
 
 def test_an_answer_that_is_owed() -> None:
-    hub = owing(keeps=False)
+    hub = owing(is_durable=False)
     unsaid(hub, hub.handle("cleo", Result("1"), 1.0))
     assert numbers(hub, "a.b") == (1, 0, 1)
     assert ended(hub) == (0, {"raised": 1})
 
 
 def test_an_answer_that_is_kept_counts_when_it_is_safe_so_that_no_number_falls() -> None:
-    hub = owing(keeps=True)
+    hub = owing(is_durable=True)
     (keep,) = hub.handle("cleo", Result("1"), 1.0)
     assert isinstance(keep, Persist)
     assert isinstance(keep.record, PutAnswer)
@@ -164,7 +164,7 @@ def test_an_answer_that_is_kept_counts_when_it_is_safe_so_that_no_number_falls()
 
 
 def test_an_answer_that_cannot_be_kept() -> None:
-    hub = owing(keeps=True)
+    hub = owing(is_durable=True)
     (keep,) = hub.handle("cleo", Result("1", NO_VALUE), 1.0)
     assert isinstance(keep, Persist)
     only(hub.handle_persisted(keep, 2.0), Failure)
@@ -173,7 +173,7 @@ def test_an_answer_that_cannot_be_kept() -> None:
 
 
 def test_a_part_of_an_answer_that_is_owed_ends_it() -> None:
-    hub = owing(keeps=False)
+    hub = owing(is_durable=False)
     (delivery,) = hub.handle("cleo", Result("1", Value(1), stream=True, last=False), 1.0)
     assert isinstance(delivery, Delivery)
     hub.handle_undelivered(delivery, Unrepresentable("no"), 2.0)

@@ -28,7 +28,7 @@ class Machine:
 
     def guard(self, mark: str = "") -> ClockGuard:
         """The clock guard of a hub that starts now."""
-        found = ClockGuard(DAY, Exchange(Hub(Random(1), Limits(), keeps=True)), None, lambda: self.wall)
+        found = ClockGuard(DAY, Exchange(Hub(Random(1), Limits(), is_durable=True)), None, lambda: self.wall)
         found.resume(mark)
         found.stop()
         return found

@@ -150,7 +150,7 @@ def accepted_record(record: StoreChange) -> Persist:
 @waiting
 async def test_unwritten_push_is_refused_and_only_the_last_value_of_a_topic_waits() -> None:
     said: Deliveries = []
-    hub = Hub(Random(1), Limits(), keeps=True)
+    hub = Hub(Random(1), Limits(), is_durable=True)
     persister, store = Persister(hub, lambda deliveries, _now: said.extend(deliveries)), FakeStore()
     persister.store = cast("Store", store)
     for number in range(3):
@@ -186,7 +186,7 @@ async def test_value_that_replaces_one_being_retried_is_written_after_it() -> No
 @waiting
 async def test_answer_of_an_accepted_request_waits_for_the_store() -> None:
     said: Deliveries = []
-    persister, store = Persister(Hub(Random(1), Limits(), keeps=True), lambda new, _now: said.extend(new)), FakeStore()
+    persister, store = Persister(Hub(Random(1), Limits(), is_durable=True), lambda new, _now: said.extend(new)), FakeStore()
     persister.store = cast("Store", store)
     answer = accepted_record(PutAnswer("p", "k", b"", 9e9))
     persister.persist(answer, 0.0)
@@ -200,7 +200,7 @@ async def test_answer_of_an_accepted_request_waits_for_the_store() -> None:
 @waiting
 async def test_deliveries_of_each_waiting_answer_are_performed_once() -> None:
     performed: Deliveries = []
-    hub = Hub(Random(1), Limits(), keeps=True)
+    hub = Hub(Random(1), Limits(), is_durable=True)
     persister, store = Persister(hub, lambda deliveries, _now: performed.extend(deliveries)), FakeStore()
     persister.store = cast("Store", store)
     answers = [Persist(PutAnswer("p", key, b"", 9e9), [Delivery("p", Result(key))]) for key in ("k1", "k2")]
