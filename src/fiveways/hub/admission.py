@@ -1,4 +1,4 @@
-"""The door: who is let in, and as whom. Every refusal at it reads alike, whatever was wrong."""
+"""Admission and authentication of sessions. Refusals do not reveal which credential was wrong."""
 
 from collections.abc import Callable, Mapping
 from hashlib import sha256
@@ -36,29 +36,29 @@ TOO_MANY_FAILED_LOGINS: Final = "too many logins from your address have failed: 
 LOGIN_TIMED_OUT: Final = "you are not let in: who you are was not shown in time"
 _NONCE_BITS: Final = 256
 _MAX_TOKEN_ATTEMPTS: Final = 10
-"""Wrong tokens that a session may try before it is sent away."""
+"""Wrong tokens of one session before the hub closes it."""
 
 _FULL_ACCESS: Final = Access(ALL_PERMISSIONS)
 _CONFIGURED_LINK: Final = b"set up"
-"""In place of what somebody has shown: the operator said who it is."""
+"""Credential of a connection whose identity the operator configured."""
 _RESTORED_SESSION: Final = b"restored"
-"""In place of the digest, which is not stored: a previous hub process authenticated the session."""
+"""Credential of a restored session: its digest is not stored, and a previous hub process authenticated it."""
 NO_ACCESS: Final = Access(NO_PERMISSIONS)
 
 
 def _ignore(_session: Session | None) -> None:
-    """Nobody wants to know."""
+    """Do nothing."""
 
 
 class PendingChallenge(msgspec.Struct, frozen=True):
-    """Somebody who has to prove to be the identity of this name, if there is one."""
+    """An HMAC challenge that a peer has to answer; there may be no identity of this name."""
 
     identity_name: str
     nonce: str
 
 
 class Admission:
-    """Knows the identities, and how far each session is with its login."""
+    """The identities, and the state of each session's login."""
 
     def __init__(
         self,
@@ -76,20 +76,20 @@ class Admission:
         self._tables: Mapping[Stage, Handlers] = {}
         self._durable_tables: Mapping[Stage, Handlers] = {}
         self._login_timers = Timers(alarm)
-        """Until when each session must have been let in."""
+        """Login deadlines of sessions."""
         self._challenges: dict[str, PendingChallenge] = {}
         self._attempts: dict[str, int] = {}
         self.session_limits = SessionLimits(settings, sessions, counters)
-        """How many sessions there may be."""
+        """Limits of the number of sessions."""
         self.is_closed = False
         self.on_admitted: Callable[[Session], None] = _ignore
-        """Who is told when somebody was let in,"""
+        """Called after each admission."""
         self.on_refused: Callable[[Session | None], None] = _ignore
-        """and when somebody has not shown who it is, in a session or without one."""
+        """Called after each refused login, with the session if there is one."""
         self._configure(settings)
 
     def set_tables(self, tables: Mapping[Stage, Handlers], durable_tables: Mapping[Stage, Handlers]) -> None:
-        """Let these say what is done with the words of a session, in each stage; `durable_tables` for those who are."""
+        """Set the message handlers by stage; `durable_tables` is for sessions with durable requests."""
         self._tables = tables
         self._durable_tables = durable_tables
 
@@ -107,18 +107,18 @@ class Admission:
         }
 
     def close(self) -> None:
-        """Let nobody in any more."""
+        """Admit no session any more."""
         self.is_closed = True
 
     def reload(self, settings: HubSettings) -> None:
-        """Let the new rules hold for everybody: who would not be let in any more stays, but may do nothing."""
+        """Apply new settings to all sessions: one that they would not admit stays, without permissions."""
         self._configure(settings)
         for session in self._sessions.values():
             if session.stage is Stage.OPEN and not session.credentials.is_trusted:
                 session.access = self._current_access(session)
 
     def _current_access(self, session: Session) -> Access:
-        """Return what the rules give somebody who was let in by earlier ones."""
+        """Return the permissions that the current settings give to a session that earlier settings admitted."""
         if not session.identity:
             return self._anonymous_access if self._admits_anonymous(session.credentials) else NO_ACCESS
         is_valid = session.credential_digest in {
@@ -128,15 +128,15 @@ class Admission:
         }
         return self._access.get(session.identity, NO_ACCESS) if is_valid else NO_ACCESS
 
-    # Coming in.
+    # Logins.
 
     def arrive(self, session: Session, now: float) -> None:
-        """Let somebody stand at the door."""
+        """Start the login of a new session."""
         self._enter(session, Stage.CONNECTED)
         self._login_timers.set(session.peer, now + self._settings.login_timeout)
 
     def handle_hello(self, session: Session, message: Hello, now: float) -> Deliveries:
-        """Let a peer in, ask it for a proof, or send it away."""
+        """Admit a peer, send it a challenge, or refuse it."""
         if self.is_closed:
             return self.send_away(session, Goodbye(HUB_CLOSING))
         if session.credentials.is_trusted:
@@ -156,20 +156,20 @@ class Admission:
         if self._admits_anonymous(session.credentials):
             return self._welcome(session, self._anonymous_access)
         if not session.traits.has_challenge and self._token_identities and value in (None, "", {}):
-            # It may still say its token as a variable, and has until the deadline to do so.
+            # It may still send its token as a variable until the login deadline.
             self._enter(session, Stage.UNIDENTIFIED)
             return [Delivery(session.peer, self._greeting(session))]
         return self._deny(session, ANONYMOUS_REFUSED, None)
 
     def restore(self, session: Session, identity: str) -> None:
-        """Restore a session that a previous hub process authenticated as this identity; the current rules hold."""
+        """Restore a session that a previous hub process authenticated as this identity; the current settings apply."""
         self.session_limits.take_slot(session, identity, always=True)
         self._open_session(session, NO_ACCESS, identity)
         session.credential_digest = _RESTORED_SESSION
         session.access = self._current_access(session)
 
     def resume(self, session: Session, credentials: Credentials) -> None:
-        """Authorize a session by the credentials with which its peer reconnects: the token may have been rotated."""
+        """Authorize a session by the credentials of its new connection: the token may have been rotated."""
         session.remote, previous = credentials.remote, session.credentials
         is_same = (credentials.bearer, credentials.is_loopback) == (previous.bearer, previous.is_loopback)
         if is_same and session.credential_digest is not _RESTORED_SESSION:
@@ -183,7 +183,7 @@ class Admission:
             session.access = self._current_access(session)
 
     def admit(self, session: Session, name: str) -> bool:
-        """Let a link in that the operator has set up, as an identity or as anybody; say whether the rules allow it."""
+        """Admit a connection of the operator, as an identity or anonymous; return whether the settings allow it."""
         identity = self._by_name.get(name)
         self.session_limits.take_slot(session, name, always=True)
         if identity is not None:
@@ -195,20 +195,20 @@ class Admission:
         return session.access is not NO_ACCESS
 
     def identify(self, credentials: Credentials) -> str | None:
-        """Return as whom somebody with these credentials would be let in at once; None if not at all."""
+        """Return the identity of these credentials, empty for anonymous access; None if they are refused."""
         if credentials.bearer:
             identity = self._identity_of_token(credentials.bearer)
             return None if identity is None else identity.name
         return "" if self._admits_anonymous(credentials) else None
 
     def retry_after(self, credentials: Credentials, now: float) -> int:
-        """Return for how many seconds logins from this address are refused after too many failed ones; 0 if not."""
+        """Return the seconds for which this address may not log in after too many failed logins; 0 if it may."""
         return ceil(self._failed_logins.remaining_wait(credentials, now))
 
     def may_call(self, credentials: Credentials, method: str, now: float) -> bool:
-        """Say whether somebody who shows no more than these credentials would be let in, and may call a method.
+        """Return whether a request with these credentials would be admitted and may call a method.
 
-        Refusal if they are nobody's: to ask with them is to try a token, and counts as that.
+        Raise Refusal for unknown credentials; that counts as a failed login.
         """
         if credentials.bearer:
             if wait := self.retry_after(credentials, now):
@@ -225,14 +225,14 @@ class Admission:
         return access.call is None or access.call.allows(method)
 
     def may_others_publish(self, session: Session, topic: Topic) -> bool:
-        """Say whether the rules allow another identity, or anonymous peers, to publish to a topic."""
+        """Return whether another identity, or an anonymous peer, may publish to a topic."""
         others = [access for name, access in self._access.items() if name != session.identity]
         if session.identity and self._settings.anonymous != "never":
             others.append(self._anonymous_access)
         return any(access.publish is None or access.publish.allows(topic_text(topic)) for access in others)
 
     def release_names(self) -> None:
-        """Release the names that the new rules do not allow to those for whom they are reserved."""
+        """Release the reserved names that the new settings forbid to their owners."""
         self.name_reservations.grace_period = self._settings.name_grace
         self.name_reservations.release_forbidden(self._may_register)
 
@@ -241,14 +241,14 @@ class Admission:
         return access.may_register(key.name, route=key.is_route)
 
     def handle_proof(self, session: Session, message: Proof, now: float) -> Deliveries:
-        """Let a peer in that could prove who it is."""
+        """Admit a peer that answered its challenge correctly."""
         challenge = self._challenges.pop(session.peer, None)
         if wait := self.retry_after(session.credentials, now):
             return self._refuse_too_many_failures(session, wait)
         value = _decoded(message.body)
         mac = value.get("mac") if isinstance(value, dict) else None
         identity = self._by_name.get(challenge.identity_name) if challenge else None
-        # Without an identity, or without its secret, the work is done all the same: time tells nothing either.
+        # Compute the MAC even without an identity or a secret, so that the response time reveals neither.
         secret = identity.secret if identity else ""
         expected_mac = compute_mac(secret, challenge.nonce if challenge else "")
         if (
@@ -261,7 +261,7 @@ class Admission:
         return self._admit(session, identity, secret)
 
     def handle_token(self, session: Session, message: SetVariable, now: float) -> Deliveries:
-        """Take the variable `token`: a session may say at any time who it is."""
+        """Handle the variable `token`: a session may authenticate with it at any time."""
         if wait := self.retry_after(session.credentials, now):
             if message.id is None:
                 return self._refuse_too_many_failures(session, wait)
@@ -289,15 +289,14 @@ class Admission:
         self._challenges.pop(session.peer, None)
         self._attempts.pop(session.peer, None)
 
-    # Time.
 
     def deadline(self) -> float | None:
-        """Return when to call `late`."""
+        """Return the time of the next call of `expire`."""
         times = (self._login_timers.next_due(), self.name_reservations.deadline())
         return min((time for time in times if time is not None), default=None)
 
     def expire(self, now: float) -> Deliveries:
-        """Send those away who have not shown in time who they are."""
+        """Close sessions whose login deadline has passed."""
         self.name_reservations.expire(now)
         deliveries: Deliveries = []
         for peer in self._login_timers.pop_due(now):
@@ -305,7 +304,6 @@ class Admission:
             deliveries += self.send_away(self._sessions[peer], Goodbye(LOGIN_TIMED_OUT, denied=True))
         return deliveries
 
-    # What becomes of a session.
 
     def _enter(self, session: Session, stage: Stage) -> None:
         session.stage = stage
@@ -342,7 +340,7 @@ class Admission:
         self.on_refused(session)
 
     def _deny(self, session: Session, error: str, now: float | None) -> Deliveries:
-        """Send a peer away whose login failed; `now` is None if it has not tried one."""
+        """Close a session whose login failed; `now` is None if it tried no credential."""
         if now is not None:
             self._failed_logins.count(session.credentials, now)
         self._count_refused_login(session)
@@ -350,52 +348,52 @@ class Admission:
         return self.send_away(session, Goodbye(error, denied=True))
 
     def _refuse_too_many_failures(self, session: Session, wait: int) -> Deliveries:
-        """Send a peer away without a look at its credentials; it may come back later."""
+        """Close a session without a check of its credentials; the peer may retry later."""
         self._count_refused_login(session)
         session.annotation = FrameAnnotation("deny", error := TOO_MANY_FAILED_LOGINS.format(wait))
         return self.send_away(session, Goodbye(error))
 
     def send_away(self, session: Session, goodbye: Goodbye) -> Deliveries:
-        """Send a peer away."""
+        """Close a session with a goodbye."""
         self.leave(session)
         session.access, session.goodbye = NO_ACCESS, goodbye
         self._enter(session, Stage.CLOSED)
         return [Delivery(session.peer, goodbye)]
 
-    # Who it is.
+    # Credentials.
 
     def _admits_anonymous(self, credentials: Credentials) -> bool:
         allowed = self._settings.anonymous
         return allowed == "always" or (allowed == "loopback" and credentials.is_loopback)
 
     def _token_of(self, session: Session, body: Payload, value: object) -> str | None:
-        """Return the token that a peer shows; None if it shows none."""
+        """Return the token that a peer sent; None if it sent none."""
         if session.credentials.bearer:
             return session.credentials.bearer
         if isinstance(value, dict):
             token = value.get("token")
-            # What is no text is no token of anybody.
+            # Not a text: no identity has such a token.
             return None if token is None else token if isinstance(token, str) else ""
-        # A text alone is a token only where there are any: existing clients put other things there.
+        # A text alone counts as a token only if tokens are configured: existing clients send other texts there.
         text = body.raw if isinstance(body, Text) and value is not None else value
         return text if self._token_identities and isinstance(text, str) and text else None
 
     def _identity_of_token(self, token: str) -> Identity | None:
         match = None
         for identity in self._token_identities:
-            # All are compared, so that time does not tell which one was nearly right.
+            # Compare all tokens, so that the response time does not reveal a near match.
             if _is_equal_constant_time(identity.token, token):
                 match = identity
         return match
 
 
 def compute_mac(secret: str, nonce: str) -> str:
-    """Return what proves, once, that somebody knows the secret."""
+    """Return the proof that a peer knows the secret, for one nonce."""
     return new_mac(secret.encode(), nonce.encode(), sha256).hexdigest()
 
 
 def _digest(text: str) -> bytes:
-    """Return what tells later whether a token or secret still holds, without keeping it."""
+    """Return a digest by which a later reload recognizes a token or secret without storing it."""
     return sha256(text.encode(errors="surrogatepass")).digest()
 
 

@@ -1,4 +1,4 @@
-"""Attachments on their way: whose they are, and who waits for them under which name."""
+"""Attachments in transit: their senders, and the receivers that wait for each."""
 
 from collections import deque
 from collections.abc import Sequence
@@ -18,19 +18,19 @@ from fiveways.wire.payload import Payload
 
 
 class AttachmentRelay(msgspec.Struct, eq=False):
-    """One attachment as its receivers know it."""
+    """One attachment in transit."""
 
     number: int
-    """Rises from one announcement to the next."""
+    """Increases with each announcement."""
     receiver_name: str
-    """Its name at the receivers."""
+    """Its name for the receivers."""
     receivers: Sequence[Session]
     op: str
     source: Session
     source_name: str
-    """Of the source."""
+    """Its name for the sender."""
     message: "IncompleteMessage | None" = None
-    """The message that is held until it has come, if any."""
+    """The message that receivers hold until the attachment has come, if any."""
     has_arrived: bool = False
 
 
@@ -39,15 +39,15 @@ class IncompleteMessage(msgspec.Struct, eq=False):
 
     owner: Owner
     holders: int
-    """Receivers that hold it."""
+    """Number of receivers that hold it."""
     missing: int
     size: int = 0
 
 
 class Attachments:
-    """Every message that is passed on gets names that its receivers have not heard before.
+    """All attachments in transit; each forwarded message gets attachment names that its receivers have not seen before.
 
-    What nobody waits for is dropped when it comes: so a refused message needs no memory of its attachments.
+    An attachment without receivers is dropped on arrival, so attachments of refused messages need no memory.
     """
 
     def __init__(self, limits: Limits, settings: HubSettings) -> None:
@@ -55,10 +55,10 @@ class Attachments:
         self._incomplete = Pool(settings.max_incomplete_bytes, settings.shares)
         self._last_number = 0
         self._relays: dict[str, AttachmentRelay] = {}
-        """All that have not come, by the names that their receivers know."""
+        """Announced attachments that have not come, by their names for the receivers."""
 
     def configure(self, settings: HubSettings) -> None:
-        """Let this bound hold from now on."""
+        """Apply a new limit."""
         self._incomplete.configure(settings.max_incomplete_bytes, settings.shares)
 
     @property
@@ -67,10 +67,10 @@ class Attachments:
         return self._incomplete.used
 
     def check_room(self, source: Session, names: Sequence[str]) -> None:
-        """Refuse a message with more attachments than one peer may owe."""
+        """Refuse a message if its sender has too many announced attachments or too many incomplete bytes."""
         if len(source.announced_attachments) + len(names) > self._max_expected:
             raise Refusal(Reason.TOO_LARGE, f"more than {self._max_expected} attachments are on their way")
-        # Whether the message will be held, and by how many, is not known yet.
+        # It is not known yet whether the message will be held, and by how many receivers.
         pool = self._incomplete
         if pool.used >= pool.safe_amount and source.traits.attachments_follow and (excess := pool.excess(source.owner)):
             raise overloaded(f"too much waits for attachments: {excess}")
@@ -78,7 +78,7 @@ class Attachments:
     def relay(
         self, source: Session, names: Sequence[str], receivers: Sequence[Session], op: str, body: Payload | None
     ) -> tuple[str, ...]:
-        """Return the names under which the receivers will get what the source calls `names`, which belong to `body`."""
+        """Return new names under which the receivers get the attachments `names` of a message with this `body`."""
         new_names = []
         ordered_receivers = [receiver for receiver in receivers if receiver.traits.attachments_follow]
         message = None
@@ -99,7 +99,7 @@ class Attachments:
         return tuple(new_names)
 
     def forward(self, source: Session, attachment: Attachment, now: float) -> Deliveries:
-        """Pass an attachment on to all who wait for it and are still there."""
+        """Forward an attachment to all receivers that are still connected."""
         deliveries: Deliveries = []
         for relay in source.announced_attachments.pop(attachment.name, ()):
             source.op, relay.has_arrived = relay.op, True
@@ -120,7 +120,7 @@ class Attachments:
     def _count_incomplete(
         self, source: Session, receivers: Sequence[Session], missing: int, body: Payload | None
     ) -> IncompleteMessage | None:
-        """Count a message for its source, if it is held: an application gets it at once."""
+        """Count a held message for its sender. An application gets a message at once, so it holds none."""
         holders = sum(
             not (receiver.traits.attachments_follow or receiver.credentials.is_trusted) for receiver in receivers
         )
@@ -142,19 +142,19 @@ class Attachments:
             self._incomplete.release(message.owner, message.size)
 
     def _hurry_earlier(self, expected: deque[AttachmentRelay], relay: AttachmentRelay, now: float) -> Deliveries:
-        """Hurry all that a receiver gets before this one, which has come; each of them once."""
+        """Hurry all attachments that a receiver expects before this one, which has come; each of them once."""
         deliveries: Deliveries = []
         while expected and (expected[0].has_arrived or expected[0].number < relay.number):
             deliveries += _hurry_source(expected.popleft(), now)
         return deliveries
 
     def handle_hurry(self, _receiver: Session, message: Hurry, now: float) -> Deliveries:
-        """Hurry one that delays others at a receiver whose protocol holds messages until they are complete."""
+        """Hurry an attachment that delays others at a receiver whose protocol holds incomplete messages."""
         relay = self._relays.get(message.name)
         return [] if relay is None else _hurry_source(relay, now)
 
     def leave(self, source: Session, now: float) -> Deliveries:
-        """Tell all who wait for something of a peer that is gone."""
+        """Tell all receivers that the sender of their attachments is gone."""
         lost = [Attachment(name, error="the sender is gone") for name in source.announced_attachments]
         return [delivery for attachment in lost for delivery in self.forward(source, attachment, now)]
 

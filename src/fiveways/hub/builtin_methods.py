@@ -1,4 +1,4 @@
-"""The methods that the hub offers itself."""
+"""Built-in methods of the hub."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import fields
@@ -51,48 +51,48 @@ BUILT_IN_DOCS: Final = {
     "hub.clock": "{confirm?}: tells whether the clock has jumped and expiry is held; confirm: the clock is right.",
     "hub.results": "Answers the latest results of the pipeline, or null if nobody has said where they are.",
 }
-"""What discovery tells about them. Some have words of their own, and never come as calls."""
+"""Their documentation for discovery. Methods for which each protocol has its own messages never come as calls."""
 
 _ALWAYS_ALLOWED: Final = frozenset({"hub.ping", "hub.echo", "hub.time", "hub.callback", "hub.rights"})
-"""What everybody may call who was let in: these do nothing to others."""
+"""Methods without effect on other peers: every admitted peer may call them."""
 _MAX_DEAD_LISTED: Final = 100
-"""Dead jobs in one answer; `after` asks for the next ones."""
+"""Dead jobs in one response; `after` requests the next ones."""
 _raw_fields_decoder: Final = msgspec.json.Decoder(dict[str, msgspec.Raw] | list[msgspec.Raw])
 
 BuiltInHandler: TypeAlias = Callable[[Session, Call, float], Deliveries]
 
 
 class PeerDirectory(NamedTuple):
-    """Everybody who is there, by the id of the peer and by its public name."""
+    """All sessions, by the id of the peer and by its public name."""
 
     sessions: Mapping[str, Session]
     by_name: Mapping[str, Session]
     peers: PeerListing
-    """Describes them."""
+    """The listing for `hub.peers`."""
 
 
 class Clock(Protocol):
-    """Watches the wall clock."""
+    """The guard of the wall clock."""
 
     def state(self) -> dict[str, object]:
-        """Return whether a jump is held, and of how many seconds."""
+        """Return whether a clock jump is held, and its size in seconds."""
 
     def confirm(self) -> dict[str, object]:
         """Trust the clock as it is now."""
 
 
 class StatsSource(Protocol):
-    """Who knows what there is, and what has been, in numbers."""
+    """The source of counters: the hub."""
 
     def stats(self) -> dict[str, object]:
-        """Return all of them together."""
+        """Return the response of `hub.stats`."""
 
     def traffic_report(self, now: float) -> dict[str, object]:
-        """Return them one by one: by protocol, by method, by topic."""
+        """Return the response of `hub.traffic`: totals by protocol, method and topic."""
 
 
 class BuiltInMethods:
-    """Answers calls at once, with the help of the tables that they are about."""
+    """Answers calls of built-in methods at once."""
 
     def __init__(
         self,
@@ -112,9 +112,9 @@ class BuiltInMethods:
         self._traffic = traffic
         self._epoch = epoch
         self.state_inventory: StateInventory
-        """What the hub holds for its peers; the hub puts it here."""
+        """Inventory of the state that the hub holds for its peers; set by the hub."""
         self.pipeline_results: Callable[[], object] = _no_results
-        """Gives what the pipeline has found out; whoever knows where that lies puts it here."""
+        """Returns the latest results of the pipeline; set by the runtime."""
         self.clock: Clock | None = None
         """Set by the runtime."""
         self._methods: Mapping[str, BuiltInHandler] = {
@@ -143,7 +143,7 @@ class BuiltInMethods:
         return name in self._methods
 
     def call(self, session: Session, call: Call, now: float) -> Deliveries:
-        """Answer a call of a method that is here."""
+        """Answer a call of a built-in method."""
         allowed = session.access.call
         if allowed is not None and call.method not in _ALWAYS_ALLOWED:
             allowed.check("call", call.method)
@@ -187,7 +187,7 @@ class BuiltInMethods:
         return _answer(session, call, Value(counts_by_queue))
 
     def _permitted_queue(self, session: Session, arguments: "BuiltInArguments", action: str = "pull") -> str:
-        """Return the queue that was named; a Refusal if the peer may not push to it, or pull from it."""
+        """Return the queue argument; raise Refusal if the peer may not push to it or pull from it."""
         queue = arguments.get_name("queue", self._limits.max_name)
         session.access.check_queue(action, queue)
         return queue
@@ -239,17 +239,17 @@ class BuiltInMethods:
         answer = Delivery(session.peer, Result(call.id, Value({"purged": count, "more": remaining})), "", call.method)
         last = deliveries[-1] if deliveries else None
         if isinstance(last, Persist) and not last.then:
-            # The records before it are on disk by then as well.
+            # The store writes in order: the records before it are then on disk as well.
             return [*deliveries[:-1], Persist(last.record, [answer])]
         return [*deliveries, answer]
 
     def cancel_pull(self, peer: str, callback: str) -> None:
-        """Let a peer get no item for a callback that it does not wait for any more."""
+        """Cancel the pulls of a peer for one callback."""
         if (session := self._sessions.get(peer)) is not None:
             self._queues.cancel_pull(session, callback)
 
     def _named_session(self, arguments: "BuiltInArguments") -> Session:
-        """Return the open session that was named; a Refusal if there is none."""
+        """Return the open session that the arguments name; raise Refusal if there is none."""
         peer = arguments.get_name("peer", self._limits.max_id)
         session = self._sessions.get(peer) or self._by_name.get(peer)
         if session is None or session.stage is not Stage.OPEN:
@@ -290,7 +290,7 @@ class BuiltInMethods:
 
 
 class BuiltInArguments:
-    """What a built-in was given: an object, its fields in order, or the first alone."""
+    """Arguments of a built-in method: an object, a list in the order of the fields, or the first argument alone."""
 
     def __init__(self, body: Payload, *fields: str) -> None:
         self._body = body
@@ -307,11 +307,11 @@ class BuiltInArguments:
         self._values: Mapping[str, object] = value
 
     def is_given(self, field: str) -> bool:
-        """Say whether a field was given, and is not null."""
+        """Return whether a field is present and not null."""
         return self._values.get(field) is not None
 
     def get_name(self, field: str, max_bytes: int) -> str:
-        """Return a field that names something: a text that is neither empty nor too long, or a number."""
+        """Return a field with a name: a text of 1 to `max_bytes` bytes, or a number."""
         value = self._values.get(field)
         if isinstance(value, int) and not isinstance(value, bool):
             value = str(value)
@@ -322,7 +322,7 @@ class BuiltInArguments:
         return value
 
     def get_number(self, field: str) -> int | None:
-        """Return a field that is a whole number; None if it was not given."""
+        """Return a field with a whole number; None if it is missing."""
         value = self._values.get(field)
         if value is None:
             return None
@@ -331,14 +331,14 @@ class BuiltInArguments:
         return value
 
     def get_flag(self, field: str) -> bool:
-        """Return a field that is true or false; false if it was not given."""
+        """Return a boolean field; false if it is missing."""
         value = self._values.get(field)
         if value is not None and not isinstance(value, bool):
             raise bad_arguments(f"needs {field} as true or false")
         return bool(value)
 
     def get_payload(self, field: str) -> Payload:
-        """Return a field that is passed on as a body: as it was written, where that was JSON."""
+        """Return a field as a message body; JSON keeps its original bytes."""
         value = self._values.get(field)
         if value is None or not isinstance(self._body, Json | Text):
             return Value(value)

@@ -1,4 +1,4 @@
-"""One-shot callbacks: tokens that any protocol can call, and whose they are."""
+"""One-shot callbacks: tokens that peers of any protocol can call, and their owners."""
 
 from random import Random
 from typing import Final
@@ -12,18 +12,18 @@ from fiveways.wire import base36
 
 _MIN_TOKEN: Final = 36**11
 _MAX_TOKEN: Final = 36**12 - 1
-"""Twelve digits, of which the first is not 0."""
+"""Twelve digits, the first is not 0."""
 
 
 class Callback(msgspec.Struct, frozen=True):
-    """A callback of `owner`, which knows it as `id`."""
+    """A callback of `owner` under its own `id`."""
 
     owner: Session
     id: str
 
 
 class Callbacks:
-    """All tokens that have been given out and not been used."""
+    """All unused tokens."""
 
     def __init__(self, random: Random, max_per_peer: int) -> None:
         self._random = random
@@ -35,11 +35,11 @@ class Callbacks:
         return len(self._callbacks)
 
     def count_of(self, peer: str) -> int:
-        """Return how many a peer has."""
+        """Return the number of tokens of a peer."""
         return len(self._by_peer.get(peer, ()))
 
     def create(self, owner: Session, own_id: str) -> str:
-        """Return a new token for a callback of the owner; a Refusal if it has too many."""
+        """Return a new token for a callback; raise Refusal if its owner has too many."""
         tokens = self._by_peer.get(owner.peer, {})
         if len(tokens) >= self._max_per_peer:
             raise overloaded(f"more than {self._max_per_peer} callbacks")
@@ -51,7 +51,7 @@ class Callbacks:
         return token
 
     def get(self, token: str) -> Callback:
-        """Return the callback of a token; a Refusal if there is none, or it was used."""
+        """Return the callback of a token; raise Refusal if the token is unknown or used."""
         callback = self._callbacks.get(token)
         if callback is None:
             raise Refusal(Reason.NO_SUCH_CALLBACK, "there is no such callback, or it was called before")
@@ -62,14 +62,14 @@ class Callbacks:
         return self._callbacks.get(token)
 
     def consume(self, token: str) -> None:
-        """Forget a token: it is called now, and good for one call."""
+        """Delete a token, which is good for one call."""
         owner = self._callbacks.pop(token).owner.peer
         del self._by_peer[owner][token]
         if not self._by_peer[owner]:
             del self._by_peer[owner]
 
     def leave(self, owner: Session) -> None:
-        """Forget all tokens of a peer."""
+        """Delete all tokens of a peer."""
         for token in self._by_peer.pop(owner.peer, {}):
             del self._callbacks[token]
 

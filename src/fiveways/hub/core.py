@@ -1,4 +1,4 @@
-"""The hub: takes words of peers, and returns who is to be told what. It never waits, and never asks for the time."""
+"""The hub: takes messages of peers and returns deliveries. It has no I/O and no clock."""
 
 from collections.abc import Iterable
 from math import inf
@@ -46,7 +46,7 @@ from fiveways.wire.payload import Payload
 
 
 class Hub:
-    """Everybody who is connected, and all that is going on between them."""
+    """All sessions of one hub process, with their calls, registrations, subscriptions and work queues."""
 
     def __init__(
         self,
@@ -58,9 +58,9 @@ class Hub:
         started_at: float = 0.0,
         is_durable: bool = False,
     ) -> None:
-        """Make a hub for which `now` 0.0 is `epoch`, in seconds since 1970; with `is_durable` there is a store.
+        """Create a hub for which `now` 0.0 is the Unix time `epoch`; with `is_durable` it has a store.
 
-        `started_at` is now: from then on, its numbers are counted.
+        `started_at` is the current time; the counters begin there.
         """
         self._rate, self._epoch, self._started_at = settings.rate, epoch, started_at
         self._sessions: dict[str, Session] = {}
@@ -68,27 +68,27 @@ class Hub:
         self._counters = Counters(TrafficTotals(settings.max_methods, settings.max_topics))
         self.store_status = StoreStatus(self._counters, epoch, is_durable=is_durable)
         self.traffic = self._counters.traffic
-        """What has passed, in numbers."""
+        """Traffic totals by protocol, method and topic."""
         self.alarm = WakeTime()
-        """When to call `expire`."""
+        """Time of the next call of `expire`."""
         self.admission = Admission(random, settings, self._sessions, self._counters, self.alarm)
         self._pending_calls = PendingCalls(settings.call_timeout, settings.max_timeout, self.alarm, self.traffic)
         self.registrations = Registrations(random, limits.max_pending, self.admission.name_reservations)
-        """Methods on offer."""
+        """Methods and routes of all callees."""
         self._callbacks = Callbacks(random, limits.max_pending)
         self._attachments, self._subscriptions = Attachments(limits, settings), Subscriptions(limits)
         self._work_queues = WorkQueues(limits, settings, self._pending_calls, self.alarm, epoch, self.store_status)
         self._variables = Variables(limits, self.admission)
         self._discovery = Discovery(limits, self.registrations, self._pending_calls, self._counters)
         self.unacknowledged_bytes = UnacknowledgedBytes(settings, self._sessions)
-        """What resumable sessions make the hub hold."""
+        """Bytes that the hub holds for resumable sessions until their peers acknowledge them."""
         directory = PeerDirectory(
             self._sessions, self._by_name, PeerListing(self._sessions, self.registrations, self._subscriptions, epoch)
         )
         self.built_ins = BuiltInMethods(
             limits, self._callbacks, self._work_queues, directory, self, self.traffic, epoch
         )
-        """What the hub answers itself."""
+        """Methods of the hub itself."""
         self._durable_requests = DurableRequests(
             settings, self._pending_calls, self.registrations, self.built_ins, self._counters, self.store_status
         )
@@ -115,9 +115,9 @@ class Hub:
             self._router,
             self.admission,
         )
-        """What an application asks of its callers."""
+        """Requests of an application in this process to one of its callers."""
         self.updates = Updates(limits, self._attachments)
-        """What peers publish to an application."""
+        """Updates that peers publish to an application in this process."""
         self._publishing = Publishing(
             settings,
             self._subscriptions,
@@ -149,17 +149,17 @@ class Hub:
         self.admission.set_tables(self._handlers, self._durable_session_handlers)
 
     def _durable_handlers(self) -> dict[type[HubMessage], Handler]:
-        """Say what is done otherwise with the words of those who were promised an answer."""
+        """Return the handlers for sessions whose protocol has durable requests."""
         return {
             messages.Call: self._durable_requests.call_handler(self._router.call),
             messages.Cancel: self._durable_requests.cancel_handler(self._router.cancel),
             messages.Acknowledged: self._durable_requests.handle_acknowledged,
         }
 
-    # What the runtime tells.
+    # Entry points of the runtime.
 
     def arrive(self, peer: str, traits: ProtocolTraits, credentials: Credentials, now: float) -> None:
-        """Know that a link is there; nobody is let in yet."""
+        """Create a session for a new connection; it is not admitted yet."""
         if peer in self._sessions:
             raise AssertionError(f"{peer} is here already")
         session = self._sessions[peer] = Session(peer, traits, credentials, NO_ACCESS)
@@ -171,7 +171,7 @@ class Hub:
         self.admission.arrive(session, now)
 
     def handle(self, peer: str, message: HubMessage, now: float) -> Deliveries:
-        """Take a word that a peer said."""
+        """Handle a message of a peer."""
         session = self._sessions.get(peer)
         if session is None:
             return []
@@ -186,39 +186,39 @@ class Hub:
             return self._refuse(session, message, refusal, now)
 
     def restore_session(self, peer: str, traits: ProtocolTraits, identity: str, now: float, remote: str = "") -> None:
-        """Know that a peer of an earlier hub may come back; there, its requests came from the address `remote`."""
+        """Restore a session of a previous hub process; `remote` is the address of its last connection."""
         self.arrive(peer, traits, Credentials(remote=remote), now)
         session = self._sessions[peer]
         self.admission.restore(session, identity)
         session.stored_owner = session.owner
 
     def resume(self, peer: str, credentials: Credentials) -> None:
-        """Continue a resumable session over a new connection: its address and credentials may be other ones."""
+        """Continue a resumable session over a new connection, whose address and credentials may differ."""
         if (session := self._sessions.get(peer)) is not None:
             self.admission.resume(session, credentials)
 
     def admit(self, peer: str, traits: ProtocolTraits, identity: str, now: float, credentials: Credentials) -> bool:
-        """Let a link in that the operator has set up, as an identity or as anybody; say whether that may be."""
+        """Admit a connection of the operator, as an identity or anonymous; return whether the settings allow it."""
         self.arrive(peer, traits, credentials, now)
         return self.admission.admit(self._sessions[peer], identity)
 
     def restore_request(self, peer: str, message: messages.Call, expires_at: float, now: float) -> Deliveries:
-        """Go on with a request that an earlier hub has accepted; `expires_at` in seconds since 1970."""
+        """Restore a durable request of a previous hub process; `expires_at` is Unix time."""
         return self._durable_requests.restore(self._sessions[peer], message, expires_at, now)
 
     def restore_stored(
         self, items: Iterable[PutJob], dead: Iterable[tuple[PutJob, PutDeadLetter]], retained: Iterable[PutRetained]
     ) -> None:
-        """Have again the work and the values that an earlier hub had."""
+        """Restore the jobs and the retained values of a previous hub process."""
         self._work_queues.restore(items, dead)
         self._publishing.restore(retained)
 
     def await_registrations(self, until: float) -> None:
-        """Give those who served an earlier hub until then to come back."""
+        """Give callees of a previous hub process until this time to register again."""
         self._durable_requests.await_registrations(until)
 
     def handle_persisted(self, persist: Persist, now: float) -> Deliveries:
-        """Know that something has been written down, and say what is done now."""
+        """Return the deliveries that waited until a record was written to the store."""
         if type(persist.record) is not PutRequest:
             if type(persist.record) is PutAnswer:
                 self._durable_requests.count_results(persist.then)
@@ -226,7 +226,7 @@ class Hub:
         return self._durable_requests.handle_persisted(persist.record, persist, now)
 
     def handle_not_persisted(self, persist: Persist, error: str, now: float) -> Deliveries:
-        """Know that a request could not be written down."""
+        """Fail a request that could not be written to the store."""
         record = persist.record
         return (
             self._durable_requests.handle_not_persisted(record, persist.call_id, error, now)
@@ -235,15 +235,15 @@ class Hub:
         )
 
     def set_span_recorder(self, spans: SpanRecorder) -> None:
-        """Record calls as spans of traces from now on."""
+        """Record calls as trace spans."""
         self._pending_calls.span_recorder = spans
 
     def stage_of(self, peer: str) -> Stage:
-        """Return how far a peer has come."""
+        """Return the stage of a session."""
         return self._sessions[peer].stage if peer in self._sessions else Stage.CLOSED
 
     def is_idle(self, peer: str) -> bool:
-        """Say whether a peer has nothing here that would be missed."""
+        """Return whether a session has no calls, variables, subscriptions, registrations, callbacks or pulls."""
         session = self._sessions.get(peer)
         if session is None:
             return True
@@ -253,17 +253,17 @@ class Hub:
         )
 
     def goodbye_of(self, peer: str) -> messages.Goodbye | None:
-        """Return with what a peer was sent away; None if it was not, or is gone."""
+        """Return the goodbye of a session that the hub closed; None for other and for unknown sessions."""
         session = self._sessions.get(peer)
         return None if session is None else session.goodbye
 
     def identity_of(self, peer: str) -> str:
-        """Return as whom a peer was let in."""
+        """Return the identity of a session; empty if it is anonymous or unknown."""
         session = self._sessions.get(peer)
         return "" if session is None else session.identity
 
     def leave(self, peer: str, now: float) -> Deliveries:
-        """Know that a link is gone: end all that its peer had, and tell those who wait for it."""
+        """End a session: cancel its calls, withdraw its registrations, and fail requests that wait for it."""
         session = self._sessions.pop(peer, None)
         if session is None:
             return []
@@ -292,7 +292,7 @@ class Hub:
         ]
 
     def handle_undelivered(self, delivery: Delivery, error: LocalProtocolError, now: float) -> Deliveries:
-        """Know that a word could not be said to its receiver, and tell whoever waits for what it would have done."""
+        """Fail the request of a message that the receiver's protocol cannot represent."""
         self._counters.undelivered += 1
         message, session = delivery.message, self._sessions.get(delivery.peer)
         if session is None:
@@ -310,20 +310,20 @@ class Hub:
         return []
 
     def count_undelivered(self) -> None:
-        """Know that an event could not be said to its receiver."""
+        """Count an event that the receiver's protocol cannot represent."""
         self._counters.undelivered += 1
 
     def unsubscribe_slow_consumer(self, peer: str, subscription: str) -> Deliveries:
-        """End the subscription of somebody who reads too slowly."""
+        """End the subscription of a slow consumer."""
         return self._publishing.end_subscription(peer, subscription)
 
     def deadline(self) -> float | None:
-        """Return when the first time is over of all that has one."""
+        """Return the earliest deadline of all tables."""
         parts = (self._pending_calls, self.admission, self._durable_requests, self._work_queues)
         return min((time for time in (part.deadline() for part in parts) if time is not None), default=None)
 
     def expire(self, now: float) -> Deliveries:
-        """End calls and logins whose time is over."""
+        """End calls and logins whose deadline has passed."""
         deliveries = [
             *self._router.expire(now),
             *self.admission.expire(now),
@@ -334,7 +334,7 @@ class Hub:
         return deliveries
 
     def drain(self, now: float) -> Deliveries:
-        """Take no new calls and let nobody in from now on; open calls go on."""
+        """Refuse new calls and new sessions from now on; pending calls continue."""
         self.admission.close()
         self._work_queues.close()
         for tables in (self._handlers, self._durable_session_handlers):
@@ -342,12 +342,12 @@ class Hub:
         return []
 
     def end_calls(self, now: float) -> Deliveries:
-        """End all calls that are still open, since nobody will be there for their answers."""
+        """End all pending calls, because the hub stops before their responses."""
         self._durable_requests.close()
         return self._router.end_all(now)
 
     def reload(self, settings: HubSettings) -> Deliveries:
-        """Let new settings hold, for all who are there too: what somebody may not have any more ends."""
+        """Apply new settings to existing sessions too: registrations, subscriptions and pulls that they forbid end."""
         self._rate = settings.rate
         self._pending_calls.set_timeouts(settings.call_timeout, settings.max_timeout)
         self.traffic.configure(settings.max_methods, settings.max_topics)
@@ -370,22 +370,22 @@ class Hub:
         self.admission.release_names()
         return deliveries
 
-    # What the runtime asks.
+    # Queries of the runtime.
 
     def open_calls(self) -> int:
-        """Return how many calls wait for their answer, but for what the hub would only like to know."""
+        """Return the number of pending calls, without route queries of the hub itself."""
         return len(self._pending_calls) - self._discovery.open_route_queries()
 
     def find_session(self, peer: str) -> Session | None:
-        """Return one who is here, for those who want to know what becomes of its messages."""
+        """Return the session of a peer, if there is one."""
         return self._sessions.get(peer)
 
     def pending_call(self, call_id: str) -> PendingCall | None:
-        """Return the call, or the question, that this process is to answer as `call_id`."""
+        """Return the pending call or route query that this process answers as `call_id`."""
         return self._pending_calls.get(call_id)
 
     def caller_info(self, call_id: str) -> Caller | None:
-        """Return who made the call that this process is to answer as `call_id`."""
+        """Return the caller of a call that this process answers as `call_id`."""
         pending = self._pending_calls.get(call_id)
         if pending is None or self._work_queues.is_made_by_hub(pending):
             return None
@@ -393,7 +393,7 @@ class Hub:
         return Caller(caller.peer, caller.traits.protocol, caller.identity, caller.variables)
 
     def retained_value(self, topic: Topic) -> tuple[Payload, int] | None:
-        """Return the value that is kept for a topic, and the number of that publication."""
+        """Return the retained value of a topic and the number of its publication."""
         return self._publishing.retained_value(topic)
 
     def last_publication_number(self) -> int:
@@ -401,7 +401,7 @@ class Hub:
         return self._publishing.last_number
 
     def stats(self) -> dict[str, object]:
-        """Return what there is, and what has been, in numbers."""
+        """Return the response of `hub.stats`: sizes of tables, and counters since the start."""
         return {
             "closing": self.admission.is_closed,
             "sessions": len(self._sessions),
@@ -420,14 +420,13 @@ class Hub:
         }
 
     def queue_counts(self) -> dict[str, dict[str, int]]:
-        """Return how much waits in each work queue, is being worked on, and was tried too often."""
+        """Return the number of waiting, assigned and dead jobs of each work queue."""
         return self._work_queues.counts()
 
     def traffic_report(self, now: float) -> dict[str, object]:
-        """Return what has passed, in numbers."""
+        """Return the response of `hub.traffic`."""
         return traffic_report(self.traffic, self._epoch + now, now - self._started_at, self._epoch)
 
-    # Words that need no more than a table.
 
     def _call_while_closing(self, session: Session, message: messages.Call, now: float) -> Deliveries:
         if message.callback or message.method not in self.built_ins:
@@ -444,7 +443,7 @@ class Hub:
         self._counters.failures[refusal.reason] += 1
         if (
             type(message) is messages.Call and session.stage is Stage.OPEN
-        ):  # what others say is not for the operator's lists
+        ):  # other failures are not for the operator's lists
             self._durable_requests.unrouted.count(session, message, refusal.reason, refusal.text, now)
         if refusal.reason is Reason.DENIED:
             session.annotation = FrameAnnotation("deny", refusal.text)

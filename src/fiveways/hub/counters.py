@@ -1,4 +1,4 @@
-"""What has happened since the hub was made, in numbers."""
+"""Counters since the start of the hub."""
 
 from collections import Counter
 
@@ -7,7 +7,7 @@ from fiveways.hub.traffic_totals import TrafficTotals
 
 
 class Counters:
-    """Numbers that only rise."""
+    """Counters that only increase."""
 
     __slots__ = (
         "arrived",
@@ -25,27 +25,27 @@ class Counters:
 
     def __init__(self, traffic: TrafficTotals) -> None:
         self.traffic = traffic
-        """The same and more, one by one."""
+        """Totals by protocol, method and topic."""
         self.arrived = 0
-        """Links that came, whoever was behind them."""
+        """Connections, admitted or not."""
         self.refused_logins = 0
         self.refused_sessions = 0
-        """Sessions and connections for which there was no place."""
+        """Sessions and connections refused because of a limit."""
         self.refused = 0
-        """Requests that the hub itself did not carry out, for whatever reason."""
+        """Requests that the hub itself refused, for any reason."""
         self.results = 0
         self.failures: Counter[Reason] = Counter()
         self.deliveries = 0
         """Events, one for each subscriber of each publication."""
         self.dropped = 0
-        """Requests that could not be carried out, and wanted no answer."""
+        """Refused requests that needed no response."""
         self.stray = 0
-        """Answers that nobody waited for."""
+        """Responses without a pending call."""
         self.undelivered = 0
-        """Words that the receiver's protocol could not say."""
+        """Messages that the receiver's protocol could not represent."""
 
     def as_dict(self) -> dict[str, object]:
-        """Return all of them by name."""
+        """Return all counters by name."""
         numbers: dict[str, object] = {name: getattr(self, name) for name in self.__slots__ if name != "traffic"}
         numbers["failures"] = {reason.value: number for reason, number in self.failures.items()}
         return numbers

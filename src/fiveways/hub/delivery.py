@@ -1,4 +1,4 @@
-"""What the hub returns: who is to be told what. The runtime performs it, in order."""
+"""Deliveries: the output of the hub. The runtime performs them in order."""
 
 from collections.abc import Callable
 from typing import TYPE_CHECKING, TypeAlias
@@ -13,63 +13,63 @@ if TYPE_CHECKING:
 
 
 class Delivery(msgspec.Struct, frozen=True, gc=False, eq=False):
-    """Say `word` to the peer `to`."""
+    """One message to one peer."""
 
     peer: str
     message: HubMessage
     op: str = ""
-    """The hub's id of the routed call or publication that this belongs to: the same on both legs."""
+    """The hub's id of the call or publication; the same for sender and receiver."""
     call: "PendingCall | str | None" = None
-    """The call that ends with this word, or the method of it where the hub has answered by itself.
+    """The call that this message ends, or the method of a call that the hub answered itself.
 
-    It has been counted as done. If the word cannot be said after all, it was not.
+    The call was counted as a success. If the message cannot be sent, it is counted as a failure instead.
     """
 
     def __eq__(self, other: object) -> bool:
-        """Say whether the same is said to the same."""
+        """Compare receiver, message and operation."""
         if not isinstance(other, Delivery):
             return NotImplemented
         return (self.peer, self.message, self.op) == (other.peer, other.message, other.op)
 
     def __hash__(self) -> int:
-        """Return the same for those that are the same."""
+        """Return a hash of receiver and operation."""
         return hash((self.peer, self.op))
 
 
 class Subscriber(msgspec.Struct, frozen=True, gc=False):
-    """One who gets a publication, and under which name."""
+    """A receiver of publications, with its subscription."""
 
     peer: str
     subscription: str
     envelope: bool = False
     when_full: str = "skip"
-    """skip, close, unsubscribe or block: what happens when the peer reads too slowly."""
+    """The overflow policy: skip, close, unsubscribe or block."""
 
 
 class Fanout(msgspec.Struct, frozen=True, gc=False):
-    """One publication for many: `event` with the subscriber's own `subscription` and `envelope` for each of them.
+    """One publication for many subscribers: `event` with the `subscription` and `envelope` of each.
 
-    The subscribers are the hub's own tuple, the same object for the same topic as long as nobody comes or goes.
+    The tuple of subscribers is the hub's own: the same object for a topic until its subscribers change.
     """
 
     event: Event
     subscribers: tuple[Subscriber, ...]
     publisher: str
-    """Who must stop reading where a subscriber's policy is `block`."""
+    """The peer that must stop reading if a subscriber has the overflow policy `block`."""
     op: str = ""
 
 
 class Persist(msgspec.Struct, frozen=True, gc=False):
-    """Have something written down; `then`, if there is anything, is done when it is safe, and not before."""
+    """Write a record to the store, then perform the deliveries in `then`."""
 
     record: StoreChange
     then: list[Delivery]
     call_id: str = ""
-    """The request that fails if it cannot be written, by its caller's id."""
+    """The caller's id of the request that fails if the record cannot be written."""
 
 
 class Announce(msgspec.Struct, frozen=True, gc=False):
-    """Have a new registration served by every transport that listens for it; `then` is said when that is so."""
+    """Announce a new registration on every transport that listens for it, then perform `delivery`."""
 
     method: str
     is_route: bool
@@ -77,7 +77,7 @@ class Announce(msgspec.Struct, frozen=True, gc=False):
 
 
 class Continuation(msgspec.Struct, frozen=True, gc=False):
-    """More deliveries than fit into one event loop iteration: in the next one, perform what `then` returns."""
+    """Continue in the next event loop iteration: perform the deliveries that `resume` returns."""
 
     resume: "Callable[[], Deliveries]"
 

@@ -1,4 +1,4 @@
-"""What can be called: lists, routes and documentation, in the spelling of whoever asks."""
+"""Discovery: lists of methods and routes, and their documentation, in the spelling of the requesting peer."""
 
 from collections.abc import Iterable, Iterator
 from typing import Final
@@ -21,38 +21,38 @@ from fiveways.model.names import UMQ, BadName, NameStyle, fold_prefix
 from fiveways.wire.limits import Limits
 
 HUB_ROUTE: Final = "hub"
-"""The route of the built-ins."""
+"""The route of the built-in methods."""
 _DISCOVER_METHOD: Final = "hub.discover"
-"""As what it is counted when somebody is asked."""
+"""The method name under which route queries are counted."""
 _ROUTE_QUERY_TIMEOUT: Final = 10.0
-"""Seconds that a peer has to say what is below its route, where it is the hub that asks."""
+"""Seconds that a callee has to answer a route query of the hub itself."""
 _NAME_OVERHEAD: Final = 4
-"""Bytes that a protocol writes around a name in a list: quotes, a comma, a blank."""
+"""Bytes that a protocol writes around a name in a list: quotes, a comma, a space."""
 
 
 class Discovery:
-    """Answers from the table of offers, or passes the question on to the peer behind a route."""
+    """Answers from the table of registrations, or forwards the query to the callee of a route."""
 
     def __init__(
         self, limits: Limits, registrations: Registrations, pending_calls: PendingCalls, counters: Counters
     ) -> None:
         self._max_pending = limits.max_pending
-        # A name may have quotes, which become longer, and there is more in a message than its lists.
+        # Escaped quotes make names longer, and the lists are only a part of the message.
         self._max_list = limits.max_text // 2
         self._registrations = registrations
         self._pending_calls = pending_calls
         self._counters = counters
         self._lists: dict[NameStyle, Description] = {}
-        """Of all there is, for those who may call it all."""
+        """Complete lists, for peers that may call everything."""
         self._lists_version = registrations.version
         self._hub_session = create_hub_session()
 
     def open_route_queries(self) -> int:
-        """Return how many questions of the hub itself are open."""
+        """Return the number of pending route queries of the hub itself."""
         return len(self._hub_session.calls_made)
 
     def query_route(self, session: Session, route: str, now: float) -> Deliveries:
-        """Ask a peer that offers a route what is below it, so that it is called in its own spelling."""
+        """Query the names below a new route, so that calls use the callee's own spelling."""
         query_id = f"{session.peer} {route}"
         is_full = len(session.calls_served) >= self._max_pending
         if not session.traits.lists_routes or is_full or query_id in self._hub_session.calls_made:
@@ -69,7 +69,7 @@ class Discovery:
         return [Delivery(session.peer, Discover(pending.op), pending.op)]
 
     def discover(self, session: Session, message: Discover, now: float) -> Deliveries:
-        """Tell what there is, or pass the question on."""
+        """Answer a query, or forward it to the callee of a route."""
         if not message.name:
             return [Delivery(session.peer, replace(self._list_all(session), id=message.id))]
         style = session.traits.names
@@ -104,7 +104,7 @@ class Discovery:
     def _forward_query(
         self, session: Session, message: Discover, route: MethodEntry, name: str, is_route: bool, now: float
     ) -> Deliveries:
-        """Pass a question on to a peer behind a route, without the prefix."""
+        """Forward a query to the callee of a route, without the prefix."""
         if message.id in session.calls_made:
             raise bad_arguments(f"a call {message.id} is open already")
         if len(session.calls_made) >= self._max_pending:
@@ -130,7 +130,7 @@ class Discovery:
         return [Delivery(callee.peer, Discover(pending.op, spelling), pending.op)]
 
     def forward_description(self, callee: Session, message: Description, now: float) -> Deliveries:
-        """Pass on what a peer tells about the names below its route."""
+        """Forward the response of a callee about the names below its route."""
         pending = callee.calls_served.get(message.id)
         query = None if pending is None else pending.kind
         if pending is None or not isinstance(query, RouteQuery | HubRouteQuery):
@@ -172,7 +172,7 @@ class Discovery:
         return self._lists[style]
 
     def _list_namespace(self, session: Session, prefix: str, members: Iterable[MethodEntry]) -> Description:
-        """List a namespace without its prefix: its own methods, and routes to namespaces within it (UMQ1-20)."""
+        """List a namespace without its prefix: its methods, and routes to namespaces within it (UMQ1-20)."""
         style, allowed = session.traits.names, session.access.call
         methods: list[str] = []
         routes: dict[str, str] = {}
@@ -193,7 +193,7 @@ class Discovery:
         return _fit_description("", methods, routes.values(), self._max_list)
 
     def _build_list(self, style: NameStyle, allowed: AllowList | None) -> Description:
-        """List all there is; what was offered first is left out last, so that nobody who comes hides what is there."""
+        """List all methods and routes. The oldest registrations come first, so that new ones cannot push them out."""
         methods: list[str] = []
         routes: list[str] = []
         namespaces: dict[str, str] = {}
@@ -220,7 +220,7 @@ class Discovery:
 
 
 def _first_segment(spelling: str, style: NameStyle) -> str:
-    """Return the first segment of a written name, with the separator that makes it a route."""
+    """Return the first segment of a name, with the separator that makes it a route."""
     ends = [index for index, character in enumerate(spelling) if index and character in style.separators]
     return spelling[: ends[0] + 1] if ends else spelling and spelling + style.joiner
 
@@ -228,14 +228,14 @@ def _first_segment(spelling: str, style: NameStyle) -> str:
 def _fit_description(
     call_id: str, methods: Iterable[str], routes: Iterable[str], room: int, more: int = 0
 ) -> Description:
-    """Tell of as many names as there is room for. Routes take half of it at most: neither hides the other."""
+    """Describe as many names as fit; routes take at most half of the room, so neither list hides the other."""
     fitting_routes, room_left, cut_routes = _fit_names(routes, room // 2)
     fitting_methods, _, cut_methods = _fit_names(methods, room - room // 2 + room_left)
     return Description(call_id, fitting_methods, fitting_routes, more=more + cut_routes + cut_methods)
 
 
 def _fit_names(names: Iterable[str], room: int) -> tuple[tuple[str, ...], int, int]:
-    """Return the names that can be written and that fit, what room is left, and how many do not fit."""
+    """Return the names that fit, the room left, and the number of names that do not fit; empty names are skipped."""
     fitting: list[str] = []
     cut = 0
     for name in filter(None, names):
@@ -256,7 +256,7 @@ def _route_spelling(route: MethodEntry, style: NameStyle) -> str:
 
 
 def _fold_names(names: Iterable[str], style: NameStyle) -> Iterator[tuple[str, str]]:
-    """Give the names that a peer lists, folded and as it writes them, but for those that are none."""
+    """Yield the folded form and the spelling of each listed name, without invalid names."""
     for name in names:
         try:
             yield fold_prefix(name, style)[0], name
@@ -267,7 +267,7 @@ def _fold_names(names: Iterable[str], style: NameStyle) -> Iterator[tuple[str, s
 def _respell_names(
     pending: PendingCall, query: RouteQuery, listed: Iterable[tuple[str, str]], *, routes: bool
 ) -> Iterator[str]:
-    """Give the names as the asker would write them, but for those that it may not call."""
+    """Yield the names in the spelling of the requesting peer, without those that it may not call."""
     style, allowed = pending.caller.traits.names, pending.caller.access.call
     is_same = style is pending.callee.traits.names
     write = spell_route if routes else spell_below_route

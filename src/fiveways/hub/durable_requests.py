@@ -1,4 +1,4 @@
-"""Requests of peers that were promised an answer: they outlive their callees, and with a store the hub itself."""
+"""Durable requests: accepted requests survive the loss of a callee and, with a store, a hub restart."""
 
 from collections.abc import Sequence
 from typing import Final
@@ -26,11 +26,11 @@ from fiveways.model.store_changes import DropPeer, PutAnswer, PutPeer, PutReques
 from fiveways.wire.payload import Json
 
 _RETRYABLE: Final = frozenset({Reason.LOST, Reason.UNAVAILABLE, Reason.OVERLOADED, Reason.TIMEOUT})
-"""What a callee, or its absence, may say without having answered: another try is worth it."""
+"""Failures without an answer of the method: redelivery may succeed."""
 
 
 class DurableRequests:
-    """All that is owed, wherever it stands: with a callee, waiting for one, or answered and not acknowledged."""
+    """All durable requests: at a callee, waiting for a callee, or answered without acknowledgement."""
 
     def __init__(
         self,
@@ -47,7 +47,7 @@ class DurableRequests:
         self._built_ins = built_ins
         self._counters = counters
         self.unrouted = UnroutedCalls(registrations, built_ins, counters.traffic)
-        """Where calls are counted that nobody was given, owed or not."""
+        """Counts calls that reached no callee, durable or not."""
         self._by_key: dict[str, DurableRequest] = {}
         self._pool = SizedPool(settings.max_owed, settings.max_owed_bytes, settings.shares)
         self._last_number = 0
@@ -60,27 +60,27 @@ class DurableRequests:
         return len(self._by_key)
 
     def requests(self) -> list[DurableRequest]:
-        """Return all of them."""
+        """Return all durable requests."""
         return list(self._by_key.values())
 
     def configure(self, settings: HubSettings) -> None:
-        """Let these hold from now on."""
+        """Apply new limits."""
         self._settings = settings
         self._pool.configure(settings.max_owed, settings.max_owed_bytes, settings.shares)
         self._waiting.configure(settings)
 
     def await_registrations(self, until: float) -> None:
-        """Give those who served an earlier hub until then to come back, before their methods are said to be unknown."""
+        """Give callees of a previous hub process until this time to register, before their methods count as unknown."""
         self._unresolved.await_registrations(until)
 
     def close(self) -> None:
-        """Give nothing to anybody any more: what is owed is owed by the next hub."""
+        """Dispatch no request any more; the next hub process does."""
         self._is_closed = True
 
-    # Taking them.
+    # Acceptance.
 
     def call_handler(self, fallback: Handler) -> Handler:
-        """Return what is done with a call; what cannot be kept, or need not be, is done `fallback`."""
+        """Return the handler of calls; `fallback` handles calls that cannot or need not be durable."""
         find = self._registrations.find
 
         def call(session: Session, message: Call, now: float) -> Deliveries:
@@ -115,7 +115,7 @@ class DurableRequests:
         return self._accept(request, now)
 
     def _may_register_soon(self, message: Call, now: float) -> bool:
-        """Whether a method without a registration may have had one before this hub started; a Refusal if it has not."""
+        """Return whether an unknown method may have had a callee before this hub started; raise Refusal if not."""
         refusal = self._registrations.not_found_refusal(message.method)
         if refusal.reason is Reason.UNAVAILABLE:
             return False
@@ -128,13 +128,13 @@ class DurableRequests:
         accepted = Delivery(session.peer, Accepted(message.id), request.op)
         if not self._is_durable:
             return [accepted, *self._dispatch(request, now)]
-        # Nobody is given it before it is safe: who could not keep it says for certain that it was not run.
+        # Dispatch only after the write: a failed write then proves that the method was not run.
         request.stored_expires_at = self._store_status.epoch + request.expires_at
         record = PutRequest(session.peer, message.id, encode_call(message), request.stored_expires_at)
         return [*self._persist_peer(session, now), Persist(record, [accepted], message.id)]
 
     def _has_callee(self, name: str, method: MethodEntry | None) -> bool:
-        """Whether a request can be given to a callee right now."""
+        """Return whether a callee can take a request now."""
         if method is None or name in self._waiting.busy_methods:
             return False
         max_calls = self._settings.max_given
@@ -143,14 +143,14 @@ class DurableRequests:
         )
 
     def handle_persisted(self, record: PutRequest, persist: Persist, now: float) -> Deliveries:
-        """Accept a request that has been written down, and give it to a callee."""
+        """Accept a request that was written to the store, and dispatch it."""
         request = self._by_key.get(_key(record.peer, persist.call_id))
         if request is None or record.expires_at != request.stored_expires_at:
             return []  # its session has ended, and the peer may have made it again
         return [*persist.then] if self._is_closed else [*persist.then, *self._dispatch(request, now)]
 
     def _persist_peer(self, session: Session, now: float) -> Deliveries:
-        """Let the store know of a peer that it keeps something for, and of the owner whose share that uses."""
+        """Write the peer of a durable request to the store, with the owner whose share it uses."""
         owner = session.owner
         if session.stored_owner == owner:
             return []
@@ -158,7 +158,7 @@ class DurableRequests:
         return [Persist(PutPeer(session.peer, session.identity, self._store_status.epoch + now, session.remote), [])]
 
     def handle_not_persisted(self, record: PutRequest, call_id: str, error: str, now: float) -> Deliveries:
-        """Refuse, for now, a request that could not be written down: nobody was told that it is accepted."""
+        """Fail a request that could not be written to the store and so was not accepted; the caller may retry."""
         request = self._by_key.get(_key(record.peer, call_id))
         if request is None or record.expires_at != request.stored_expires_at:
             return []
@@ -168,7 +168,7 @@ class DurableRequests:
         return [Delivery(record.peer, Failure(call_id, Reason.OVERLOADED, error, retry_after=RETRY_AFTER), request.op)]
 
     def restore(self, session: Session, message: Call, expires_at: float, now: float) -> Deliveries:
-        """Go on with a request that an earlier hub has accepted; `expires_at` in seconds since 1970."""
+        """Restore a request that a previous hub process accepted; `expires_at` is Unix time."""
         key, owner = _key(session.peer, message.id), session.owner
         request = self._add(key, session, message, expires_at - self._store_status.epoch, owner, _size_of(message))
         request.tries = 1
@@ -194,7 +194,7 @@ class DurableRequests:
                 self._waiting.uncount(request)
 
     def _dispatch(self, request: DurableRequest, now: float) -> Deliveries:
-        """Give a request to a callee, or let it wait for one."""
+        """Send a request to a callee, or let it wait for one."""
         if request.call.method in self._waiting.busy_methods:
             self._waiting.wait_for_room(request, now)
             return []
@@ -232,7 +232,7 @@ class DurableRequests:
         return [Delivery(callee.peer, Call(op, name, message.body, spelling, (), False, *rest), request.op)]
 
     def _choose_callee(self, request: DurableRequest) -> tuple[Registration, str, str, bool]:
-        """Return who gets it, and how its method is called there; a Refusal if there is nobody now."""
+        """Return a callee with its name, spelling and stream mode for the method; raise Refusal if there is none."""
         name = request.call.method
         method = self._registrations.find(name)
         if method is not None:
@@ -250,10 +250,10 @@ class DurableRequests:
         return registration, name_below_route, spelling, route.collects_stream
 
     def handle_registration(self, name: str, *, is_route: bool, now: float) -> Deliveries:
-        """Give those that waited for such an offer to whoever made it."""
+        """Dispatch the requests that waited for this registration."""
         deliveries: Deliveries = []
         for request in self._unresolved.take(name, is_route=is_route):
-            # The peer may have left or cancelled meanwhile, and made the request again under the same key.
+            # The peer may have left or cancelled meanwhile, and sent a new request under the same key.
             if self._by_key.get(request.key) is request:
                 deliveries += self._accept(request, now)
         for request in self._waiting.take(name, is_route=is_route):
@@ -261,10 +261,10 @@ class DurableRequests:
             deliveries += self._dispatch(request, now)
         return deliveries
 
-    # Ending them.
+    # Completion.
 
     def handle_result(self, pending: PendingCall, request: DurableRequest, body: Result, now: float) -> Deliveries:
-        """Give the caller its answer, once it is safe."""
+        """Deliver a result to the caller, after it is written to the store."""
         answer = Result(request.call.id, body.body, (), False, True, body.extras)
         delivery = Delivery(request.session.peer, answer, request.op, pending)
         if not self._is_durable:
@@ -279,11 +279,11 @@ class DurableRequests:
         return self._finish(request, delivery, encoded, now)
 
     def count_results(self, answers: Sequence[Delivery]) -> None:
-        """Count results that are about to be said: earlier it is not known that they can be."""
+        """Count results on delivery: until then it is unknown whether they can be written."""
         self._counters.results += sum(type(each.message) is Result for each in answers)
 
     def handle_failure(self, request: DurableRequest, message: Failure, now: float) -> Deliveries:
-        """Tell the caller how its method failed, or try again where no method did."""
+        """Deliver a failure to the caller, or retry if the method did not run to its end."""
         if message.reason in _RETRYABLE and now < request.expires_at and not request.has_streamed:
             if request.session.is_present and not self._is_closed:
                 self._waiting.retry_later(request, now)
@@ -298,21 +298,21 @@ class DurableRequests:
         try:
             encoded = encode_failure(failure)
         except (Unrepresentable, UnicodeEncodeError):
-            # That it failed is more than what it said of it.
+            # The fact of the failure matters more than its exact text.
             text = text.encode(errors="replace").decode()
             failure = Failure(request.call.id, reason, text, retry_after=message.retry_after, code=message.code)
             encoded = encode_failure(failure)
         return self._finish(request, Delivery(request.session.peer, failure, request.op), encoded, now)
 
     def finish_stream(self, request: DurableRequest, now: float) -> Deliveries:
-        """Know that the last part of an answer has come: parts are not kept, so that a new hub asks for them anew."""
+        """End a request after the last part of its result; parts are not stored, so a new hub process redelivers it."""
         self._remove(request)
         return self._dispatch_next(request.call.method, now)
 
     def handle_lost_callee(
         self, pending: PendingCall, request: DurableRequest, reason: Reason, text: str, now: float
     ) -> Deliveries:
-        """Give a request to the next callee, whose last one is gone, or give it up."""
+        """Redeliver a request to the next callee after the loss of the last one, or fail it."""
         if self._is_closed or not request.session.is_present:
             return []
         if reason is Reason.LOST and now < request.expires_at and not request.has_streamed:
@@ -334,7 +334,7 @@ class DurableRequests:
         return deliveries
 
     def _dispatch_next(self, method: str, now: float) -> Deliveries:
-        """Give the next one that waits to somebody who has room again."""
+        """Dispatch the next waiting request of a method, if a callee has room."""
         request = self._waiting.next_for(method)
         if request is None:
             return []
@@ -346,7 +346,7 @@ class DurableRequests:
         return self._send_to_callee(request, target, now)
 
     def cancel_handler(self, fallback: Handler) -> Handler:
-        """Return what is done with a cancellation; of what is with a callee, `fallback`."""
+        """Return the handler of cancellations; `fallback` handles those of requests at a callee."""
 
         def cancel(session: Session, message: Cancel, now: float) -> Deliveries:
             request = self._by_key.get(_key(session.peer, message.id))
@@ -360,7 +360,7 @@ class DurableRequests:
         return cancel
 
     def handle_acknowledged(self, session: Session, message: Acknowledged, now: float) -> Deliveries:
-        """Keep nothing more of an answer that has arrived, but that it has."""
+        """Replace the stored answer of an acknowledged request by a tombstone."""
         if not self._is_durable:
             return []
         return [
@@ -373,22 +373,21 @@ class DurableRequests:
         ]
 
     def leave(self, session: Session) -> Deliveries:
-        """Forget all that is owed to a peer that will not come back."""
+        """Delete all requests of a session that has ended."""
         if session.durable_requests:
             for request in [request for request in self._by_key.values() if request.session is session]:
                 self._waiting.remove(request)
                 self._remove(request)
         return [Persist(DropPeer(session.peer), [])] if session.stored_owner is not None else []
 
-    # Time.
 
     def deadline(self) -> float | None:
-        """Return when to call `late`."""
+        """Return the time of the next call of `expire`."""
         times = self._waiting.deadline(), self._unresolved.deadline()
         return min((time for time in times if time is not None), default=None)
 
     def expire(self, now: float) -> Deliveries:
-        """Try again what could not be taken; give up what has waited too long."""
+        """Retry requests that no callee could take; fail those that have expired."""
         deliveries: Deliveries = []
         for request in self._unresolved.expire(now):
             if self._by_key.get(request.key) is not request:
@@ -410,7 +409,7 @@ class DurableRequests:
         return deliveries
 
     def _dispatch_waiting(self, method: str, now: float) -> Deliveries:
-        """Give as many of those that wait for a method as there is room for."""
+        """Dispatch as many waiting requests of a method as its callees have room for."""
         deliveries: Deliveries = []
         while dispatched := self._dispatch_next(method, now):
             deliveries += dispatched

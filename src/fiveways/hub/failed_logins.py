@@ -1,4 +1,4 @@
-"""Failed logins by network address: each further one after the first few makes the address wait twice as long."""
+"""Failed logins by network address: after the first few, each further failure doubles the wait of the address."""
 
 from typing import Final
 
@@ -9,24 +9,24 @@ from fiveways.hub.shares import owner_of
 from fiveways.hub.traits import Credentials
 
 _MAX_ADDRESSES: Final = 10_000
-"""Addresses that are remembered; the one whose last failure is the oldest is forgotten for another."""
+"""Addresses that are remembered; the one with the oldest failure is evicted first."""
 _FORGET_AFTER: Final = 900.0
-"""Seconds without a failed login after which earlier ones do not count any more."""
+"""Seconds without a failed login after which earlier failures do not count any more."""
 _MAX_DOUBLINGS: Final = 32
 
 
 class _AddressFailures(msgspec.Struct, gc=False):
-    """The failed logins of one address."""
+    """Failed logins of one address."""
 
     count: int = 0
     last_at: float = 0.0
-    """When the last of them was."""
+    """Time of the last failure."""
     blocked_until: float = 0.0
-    """When the next attempt is accepted."""
+    """Time from which the next attempt is accepted."""
 
 
 class FailedLogins:
-    """Decides how long an address has to wait before its next attempt to log in."""
+    """Failed logins of all addresses, and the wait of each before its next attempt."""
 
     def __init__(self) -> None:
         self._by_address: dict[str, _AddressFailures] = {}
@@ -37,7 +37,7 @@ class FailedLogins:
         self._max_failures, self._max_wait = settings.max_failures, settings.max_ban
 
     def remaining_wait(self, credentials: Credentials, now: float) -> float:
-        """Return for how many seconds an address may not log in; 0.0 if it may."""
+        """Return the seconds for which an address may not log in; 0.0 if it may."""
         failures = self._by_address.get(_address(credentials)) if self._max_failures else None
         return 0.0 if failures is None else max(0.0, failures.blocked_until - now)
 
@@ -56,7 +56,7 @@ class FailedLogins:
             del self._by_address[next(iter(self._by_address))]
 
     def forget(self, credentials: Credentials) -> None:
-        """Forget the failures of an address from which somebody has logged in."""
+        """Forget the failures of an address after a successful login."""
         self._by_address.pop(_address(credentials), None)
 
 

@@ -1,4 +1,4 @@
-"""What is done with each word of a peer, in each stage of its session."""
+"""Handlers of messages by session stage."""
 
 from collections.abc import Mapping
 
@@ -23,7 +23,7 @@ def build_handlers(
     attachments: Attachments,
     core_handlers: Mapping[type[HubMessage], Handler],
 ) -> dict[Stage, dict[type[HubMessage], Handler]]:
-    """Return the tables; `own` is what the core does itself for those who were let in."""
+    """Return the handler tables; `core_handlers` are further handlers for open sessions."""
     goodbye: dict[type[HubMessage], Handler] = {messages.Goodbye: _ignore}
     login: dict[type[HubMessage], Handler] = {
         messages.Hello: admission.handle_hello,

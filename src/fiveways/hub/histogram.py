@@ -1,4 +1,4 @@
-"""How long something took, many times: counts between bounds, which is all that is kept of it."""
+"""Histogram of durations with fixed buckets."""
 
 from bisect import bisect_left, bisect_right
 from math import inf
@@ -9,28 +9,28 @@ BOUNDS: Final = (
     *(0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05),
     *(0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0),
 )
-"""In seconds. A bucket holds what took no longer than its bound; there is one more for all the rest."""
+"""Upper bounds in seconds, inclusive; one more bucket holds longer durations."""
 _SORT_THRESHOLD: Final = 16
-"""Of fewer, each is looked up by itself; of more, it is quicker to sort them."""
+"""From this number of durations on, it is faster to sort them than to look up each bucket."""
 
 
 class Histogram:
-    """Counts of what took no longer than each bound, and longer than the one before."""
+    """Counts of durations in each bucket."""
 
     __slots__ = ("counts", "longest", "seconds", "shortest")
 
     def __init__(self) -> None:
         self.counts = [0] * (len(BOUNDS) + 1)
         self.seconds = 0.0
-        """All of them together."""
+        """Sum of all durations."""
         self.shortest, self.longest = inf, 0.0
-        """A bucket is wide: so one call of 3 ms is not said to have taken 5."""
+        """Bounds of quantiles: in a wide bucket, a single call of 3 ms is not reported as 5 ms."""
 
     def __len__(self) -> int:
         return sum(self.counts)
 
     def add(self, waits: list[float]) -> None:
-        """Count these; they are in another order afterwards."""
+        """Count durations; this sorts the list."""
         if not waits:
             return
         counts, total = self.counts, len(waits)
@@ -52,16 +52,16 @@ class Histogram:
         counts[-1] += total - below
 
     def merge(self, other: "Histogram") -> None:
-        """Count what another one has counted, too."""
+        """Add the counts of another histogram."""
         self.counts = list(map(add, self.counts, other.counts))
         self.seconds += other.seconds
         self.shortest = min(self.shortest, other.shortest)
         self.longest = max(self.longest, other.longest)
 
     def quantile(self, part: float) -> float | None:
-        """Return how long that part of them took at most, as far as the buckets tell; None if there are none.
+        """Return an upper estimate of a quantile; None without durations.
 
-        It is never less than the shortest, nor more than the longest.
+        It is never below the shortest or above the longest duration.
         """
         wanted, below, lower = part * len(self), 0, 0.0
         for bound, count in zip((*BOUNDS, inf), self.counts, strict=True):

@@ -1,6 +1,6 @@
 """Ownership of names: a name belongs to the identity that registered it first, while the hub knows that identity.
 
-Anonymous peers own nothing. Applications in the hub's process are one owner, as if they were an identity.
+Anonymous peers own nothing. All applications in the hub's process together are one owner.
 """
 
 from collections.abc import Callable
@@ -10,10 +10,10 @@ from fiveways.hub.session import Session
 from fiveways.hub.timers import Timers, WakeTime
 
 _MAX_RESERVED: Final = 4096
-"""Names of one identity that are reserved while nobody of it registers them; the oldest is released for another."""
+"""Reserved names of one identity without a registration; the oldest one is released first."""
 
 LOCAL_OWNER: Final = ""
-"""The claimant of applications in this process."""
+"""The owner of names that applications in this process registered."""
 
 
 class NameKey(NamedTuple):
@@ -28,16 +28,16 @@ class Reservation(NamedTuple):
 
     identity: str
     share: str
-    """As its owner registered it last."""
+    """The share mode of its owner's last registration."""
 
 
 def name_owner(session: Session) -> str | None:
-    """Return as whom a session owns names; None for anonymous peers."""
+    """Return the identity as which a session owns names; None for anonymous peers."""
     return LOCAL_OWNER if session.credentials.is_trusted else session.identity or None
 
 
 class NameReservations:
-    """Names whose owner has no registration of them: reserved while it has a session, and for a grace period after."""
+    """Names without a registration of their owner: reserved while it has a session, and for a grace period after."""
 
     def __init__(self, alarm: WakeTime, grace: float) -> None:
         self.grace_period = grace
@@ -58,7 +58,7 @@ class NameReservations:
             self._grace_timers.cancel(identity)
 
     def leave(self, session: Session, now: float) -> None:
-        """Begin the grace period of an identity with its last session."""
+        """Start the grace period of an identity after its last session."""
         for identity in session.counted_identities:
             self._sessions[identity] -= 1
             if not self._sessions[identity]:
@@ -67,7 +67,7 @@ class NameReservations:
                     self._grace_timers.set(identity, now + self.grace_period)
 
     def reserve(self, key: NameKey, reservation: Reservation) -> None:
-        """Keep a name for its owner, whose last registration of it has ended."""
+        """Reserve a name for its owner, whose last registration of it has ended."""
         names = self._by_identity.setdefault(reservation.identity, {})
         names[key] = None
         self.reserved[key] = reservation
@@ -75,7 +75,7 @@ class NameReservations:
             self._release(next(iter(names)))
 
     def take_back(self, key: NameKey) -> None:
-        """Know that the owner of a name registers it again."""
+        """End the reservation of a name that its owner registers again."""
         reservation = self.reserved.pop(key, None)
         if reservation is not None:
             names = self._by_identity[reservation.identity]
@@ -94,7 +94,7 @@ class NameReservations:
                 self._release(key)
 
     def deadline(self) -> float | None:
-        """Return when the next grace period ends."""
+        """Return the end of the next grace period."""
         return self._grace_timers.next_due()
 
     def expire(self, now: float) -> None:
@@ -105,4 +105,4 @@ class NameReservations:
 
 
 def _ignore(_key: NameKey) -> None:
-    """Nobody wants to know."""
+    """Do nothing."""

@@ -1,4 +1,4 @@
-"""How names are written to those who are told of them, and what of a name lies below a route."""
+"""Spelling of method names in the styles of the protocols, whole or below a route."""
 
 from functools import lru_cache
 from typing import Final
@@ -10,12 +10,12 @@ _MAX_CACHED: Final = 4096
 
 
 def strip_prefix(prefix: str, name: str) -> str:
-    """Return what of a folded name is below a folded prefix; nothing, if they are the same."""
+    """Return the part of a folded name below a folded prefix; empty if they are equal."""
     return name[len(prefix) + 1 :]
 
 
 def spell_name(folded: str, style: NameStyle) -> str:
-    """Return a folded name in this style; empty if it cannot be written so."""
+    """Return a folded name in this style; empty if the style cannot write it."""
     try:
         return spell(folded, style)
     except Unrepresentable:
@@ -23,13 +23,13 @@ def spell_name(folded: str, style: NameStyle) -> str:
 
 
 def spell_below_route(folded: str, style: NameStyle) -> str:
-    """Return a name below a route in this style; empty if it cannot be written so."""
-    # On MQTT a whole name begins with a topic, which the route has taken already.
+    """Return a name below a route in this style; empty if the style cannot write it."""
+    # In MQTT a whole name begins with a topic, and the route already contains it.
     return folded.replace(".", "/") if style.topic_and_type else spell_name(folded, style)
 
 
 def spell_route(folded: str, style: NameStyle) -> str:
-    """Return a route in this style, with the separator that makes it one; empty if it cannot be written so."""
+    """Return a route in this style, with the separator that makes it one; empty if the style cannot write it."""
     try:
         return spell_prefix(folded, style)
     except Unrepresentable:
@@ -38,7 +38,7 @@ def spell_route(folded: str, style: NameStyle) -> str:
 
 @lru_cache(_MAX_CACHED)
 def respell(spelling: str, prefix: str, name: str, style: NameStyle, target_style: NameStyle) -> str:
-    """Return how `name`, cut out of the spelling in one style, is written in the one wanted; empty if it cannot be."""
+    """Return the part of a spelling below a prefix, converted to the target style; empty if that is impossible."""
     rest = cut_spelling(spelling, prefix, name, style)
     if style is target_style or not rest:
         return rest
@@ -50,7 +50,7 @@ def respell(spelling: str, prefix: str, name: str, style: NameStyle, target_styl
 
 
 def cut_spelling(spelling: str, prefix: str, name: str, style: NameStyle) -> str:
-    """Return how `name`, without its prefix, stands in the spelling of the whole; empty if that cannot be told."""
+    """Return the part of a spelling that stands for `name` below `prefix`; empty if it cannot be determined."""
     levels = prefix.count(".") + 1
     text = spelling.removeprefix("/") if style.topic_and_type else spelling
     ends = [index for index, character in enumerate(text) if character in style.separators]

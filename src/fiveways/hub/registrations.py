@@ -1,4 +1,4 @@
-"""Methods on offer: by folded name, with those who share one, and routes for all names below another."""
+"""Registrations: methods by folded name with the callees that share each, and routes for all names below a prefix."""
 
 from collections.abc import Callable, Iterator, Mapping
 from itertools import islice
@@ -17,36 +17,36 @@ from fiveways.model.names import LOCAL, RESERVED, UMQ, UMQ36, NameStyle
 
 ROUND_ROBIN: Final = "round_robin"
 SHARED_OPEN: Final = "open"
-"""In turns, like round_robin, and with other identities that register the name as open too."""
+"""Round-robin, also with other identities that register the name as open."""
 SHARE_MODES: Final = ("", ROUND_ROBIN, "random", "first", SHARED_OPEN)
 KINDS: Final = ("unary", "server", "client", "both")
 _STREAMING_KINDS: Final = frozenset({"server", "both"})
 MAX_DOC_BYTES: Final = 16 << 10
-"""Bytes of what a peer tells about one offer."""
+"""Maximum size of the documentation of one registration."""
 _UMQ_STYLES: Final = (UMQ, UMQ36)
 _MAX_FORMER_NAMES: Final = 10_000
-"""Names that are remembered after their last callee has gone."""
+"""Names that the hub remembers after their last callee has left."""
 _MAX_LISTED_NAMES: Final = 100_000
-"""Names below all routes together of which it is known how their peers write them."""
+"""Names below all routes together whose spelling by their callees the hub remembers."""
 
 
 def _ignore() -> None:
-    """Nobody wants to know."""
+    """Do nothing."""
 
 
 class Registration(msgspec.Struct, frozen=True):
-    """One method, or route, of one peer."""
+    """One method or route of one callee."""
 
     session: Session
     spelling: str
-    """As the peer wrote it."""
+    """The name as the callee wrote it."""
     doc: str
     listed_names: dict[str, str] = {}
-    """How the peer itself lists the names below its route, where it was asked."""
+    """Spellings of the names below the callee's route, from its response to a route query."""
 
 
 class MethodEntry:
-    """One name, or one prefix, and all who offer it. The first of them decided how."""
+    """One method or route with all its registrations. The first registration sets kind and share."""
 
     __slots__ = (
         "collects_stream",
@@ -66,16 +66,16 @@ class MethodEntry:
         self.kind = message.kind
         self.share = message.share or ROUND_ROBIN
         self.collects_stream = message.kind in _STREAMING_KINDS
-        """To callers who take no stream."""
+        """For callers without streams."""
         self.registrations: list[Registration] = []
         self.owner_identity = owner
-        """The identity that the name belongs to; None if only anonymous peers registered it."""
+        """The identity that owns the name; None if only anonymous peers registered it."""
         self.is_round_robin = self.share in {ROUND_ROBIN, SHARED_OPEN}
         self.next_index = 0
-        """Who is next, where they take turns."""
+        """Index of the next callee in round-robin order."""
 
     def spelling_in(self, style: NameStyle) -> str:
-        """Return how those who offer it write it in this style; empty if none of them does.
+        """Return the callees' own spelling of the name in this style; empty if no callee uses the style.
 
         An application in the hub's process writes names as UMQ does.
         """
@@ -101,7 +101,7 @@ class MethodEntry:
 
 
 class Registrations:
-    """All methods and routes on offer."""
+    """All methods and routes."""
 
     def __init__(self, random: Random, max_pending: int, reservations: NameReservations) -> None:
         self._random = random
@@ -113,22 +113,22 @@ class Registrations:
         self._by_peer: dict[str, dict[tuple[str, bool], MethodEntry]] = {}
         self._former_names: dict[tuple[str, bool], None] = {}
         self.find = self._methods.get
-        """Return the method of this very name, or None."""
+        """Return the method with exactly this name, or None."""
         self.version = 0
-        """Rises with every offer that comes or goes."""
+        """Increases with every registration that begins or ends."""
         self.on_change: Callable[[], None] = _ignore
-        """Who is told of that."""
+        """Called after each such change."""
         self._listed_count = 0
 
     def __len__(self) -> int:
         return len(self._methods) + len(self._routes)
 
     def count_of(self, peer: str) -> int:
-        """Return how many a peer has made."""
+        """Return the number of registrations of a peer."""
         return len(self._by_peer.get(peer, ()))
 
     def registered_spelling(self, session: Session, name: str) -> tuple[str, bool]:
-        """Return how a peer writes a method that it offers, if it does, and whether that gives arrays."""
+        """Return a callee's spelling of its method, empty if it has none, and whether the method streams its result."""
         method = self._by_peer.get(session.peer, {}).get((name, False))
         for registration in method.registrations if method is not None else ():
             if registration.session is session:
@@ -144,10 +144,10 @@ class Registrations:
         yield from self._methods.values()
         yield from self._routes.values()
 
-    # Coming and going.
+    # Registration and removal.
 
     def add(self, session: Session, message: Register, limit: int) -> None:
-        """Take an offer, or take it anew; a Refusal says why not."""
+        """Add or replace a registration; raise Refusal if it is not possible."""
         first_segment = message.method.partition(".")[0]
         if first_segment in RESERVED:
             raise bad_arguments(
@@ -182,7 +182,7 @@ class Registrations:
         self._notify_change()
 
     def remove(self, session: Session, message: Unregister) -> None:
-        """Take an offer back; a Refusal if there was none."""
+        """Remove a registration; raise Refusal if there is none."""
         entries = self._by_peer.get(session.peer, {})
         method = entries.pop((message.method, message.route), None)
         if method is None:
@@ -192,7 +192,7 @@ class Registrations:
         self._withdraw(session, method)
 
     def revoke(self, session: Session) -> None:
-        """Withdraw what a peer may not offer any more."""
+        """Remove the registrations that the permissions of a peer forbid now."""
         entries = self._by_peer.get(session.peer, {})
         for (name, is_route), method in list(entries.items()):
             if not session.access.may_register(name, route=is_route):
@@ -202,12 +202,12 @@ class Registrations:
             self._by_peer.pop(session.peer, None)
 
     def leave(self, session: Session) -> None:
-        """Withdraw all that a peer offered."""
+        """Remove all registrations of a peer."""
         for method in self._by_peer.pop(session.peer, {}).values():
             self._withdraw(session, method)
 
     def store_listed_names(self, session: Session, prefix: str, listed: Mapping[str, str]) -> None:
-        """Remember how a peer itself writes the names below its route, as far as there is room."""
+        """Remember a callee's spellings of the names below its route, up to the limit."""
         route = self._by_peer.get(session.peer, {}).get((prefix, True))
         for registration in route.registrations if route is not None else ():
             if registration.session is session:
@@ -247,7 +247,7 @@ class Registrations:
         self.version += 1
         self.on_change()
 
-    # To whom names belong.
+    # Ownership of names.
 
     def _owner_of(self, key: NameKey, method: MethodEntry | None) -> str | None:
         if method is None:
@@ -258,7 +258,7 @@ class Registrations:
         return method.owner_identity
 
     def _check_ownership(self, session: Session, message: Register) -> None:
-        """Refuse a name that belongs to another identity, or that is below a route of another identity."""
+        """Refuse a name that another identity owns, or that is below its route."""
         identity, spelling = name_owner(session), message.spelling or message.method
         key, is_exact = NameKey(message.method, message.route), True
         if self._may_share_name(session, key):
@@ -275,7 +275,7 @@ class Registrations:
             key, is_exact = NameKey(key.name.rpartition(".")[0], is_route=True), False
 
     def _withdraw_anonymous(self, message: Register) -> None:
-        """Withdraw what anonymous peers registered under a name, or below a route, that an identity registers."""
+        """Remove anonymous registrations of a name, or below a route, that an identity registers."""
         methods = [(self._routes if message.route else self._methods).get(message.method)]
         if message.route:
             methods += [entry for entry in self if entry.name.startswith(f"{message.method}.")]
@@ -292,14 +292,14 @@ class Registrations:
         self._withdraw(session, method)
 
     def _assign_next_owner(self, key: NameKey) -> None:
-        """Let a name belong to the next identity that registers it, if one does."""
+        """Give a name to the next identity with a registration of it."""
         method = (self._routes if key.is_route else self._methods).get(key.name)
         if method is not None:
             owners = (name_owner(registration.session) for registration in method.registrations)
             method.owner_identity = next((registration for registration in owners if registration is not None), None)
 
     def _is_reserved_below(self, route: MethodEntry, name: str) -> bool:
-        """Say whether a name below a route is reserved for an identity that is away, and not for those of the route."""
+        """Return whether a name below a route is reserved for an absent identity that has no part in the route."""
         key, reserved = NameKey(name, is_route=False), self._reservations.reserved
         while key.name != route.name:
             reservation = reserved.get(key)
@@ -314,7 +314,7 @@ class Registrations:
             identity is not None and session.access.is_granted_by_name(key.name, route=key.is_route)
         )
 
-    # Finding somebody.
+    # Lookup of callees.
 
     def longest_route(self, name: str) -> MethodEntry | None:
         """Return the longest route above a name; None if the name is reserved for another identity."""
@@ -326,11 +326,11 @@ class Registrations:
         return None
 
     def find_route(self, prefix: str) -> MethodEntry | None:
-        """Return the route of this very prefix."""
+        """Return the route with exactly this prefix."""
         return self._routes.get(prefix)
 
     def choose_callee(self, method: MethodEntry, max_calls: int = 0) -> Registration:
-        """Return who gets the next call; those who have too many open ones (`max_calls`, if given) are passed over."""
+        """Return the callee of the next call; skip callees with `max_calls` pending calls, 0 for the general limit."""
         max_calls = max_calls or self._max_pending
         registrations = method.registrations
         count = len(registrations)
@@ -349,13 +349,13 @@ class Registrations:
         raise overloaded(f"all who offer {method.name} have too many open calls")
 
     def not_found_refusal(self, name: str) -> Refusal:
-        """Say why nobody gets a call of this name: it was never offered, or is not any more."""
+        """Return the refusal of a call without a callee: the name is unknown, or its last callee has left."""
         if self._former_name(name):
             return Refusal(Reason.UNAVAILABLE, f"nobody offers {name} any more")
         return Refusal(Reason.NO_SUCH_METHOD, f"there is no method {name}")
 
     def known_name(self, name: str) -> str:
-        """Return what of a name is somebody's offer, or was: the name itself, or a route above it; empty if nothing."""
+        """Return the name, or a route above it, if it is or was registered; else an empty text."""
         if name in self._methods or (name, False) in self._former_names:
             return name
         route = self.longest_route(name)
@@ -371,7 +371,7 @@ class Registrations:
 
 
 def _check_agreement(method: MethodEntry, session: Session, message: Register) -> None:
-    """Refuse an offer that contradicts those that are there."""
+    """Refuse a registration that contradicts the existing ones."""
     others = [registration for registration in method.registrations if registration.session is not session]
     if others and message.kind != method.kind:
         raise bad_arguments(f"{method.name} is of kind {method.kind} already, not {message.kind}")
@@ -386,5 +386,5 @@ def _check_agreement(method: MethodEntry, session: Session, message: Register) -
 
 
 def _spelling(spelling: str, name: str, style: NameStyle) -> str:
-    """Return a name as a peer writes it; the separator behind a route does not count."""
+    """Return a name in a peer's spelling, without the separator at the end of a route."""
     return (spelling or spell_name(name, style)).rstrip(style.separators)

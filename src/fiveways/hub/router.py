@@ -1,4 +1,4 @@
-"""Calls on their way to a callee, and answers on their way back."""
+"""Routing of calls to callees and of responses to callers."""
 
 from typing import Final
 
@@ -29,7 +29,7 @@ _NOT_A_DESCRIPTION: Final = "the answer is no description"
 
 
 class Router:
-    """Passes calls on and answers back, and sees to it that every call ends, and ends once."""
+    """Forwards calls and responses, and ends every call exactly once."""
 
     def __init__(  # noqa: PLR0913, PLR0917  each table has an owner of its own
         self,
@@ -55,10 +55,10 @@ class Router:
         self._durable_requests = durable_requests
         self._counters = counters
 
-    # The way there.
+    # Requests.
 
     def call(self, caller: Session, message: Call, now: float) -> Deliveries:
-        """Pass a call on to somebody who offers the method."""
+        """Forward a call to a callee of its method."""
         find_method = self._find_method
         method = None if message.callback else find_method(message.method)
         if method is None:
@@ -72,7 +72,7 @@ class Router:
         )
 
     def _call_unregistered(self, caller: Session, message: Call, now: float) -> Deliveries:
-        """Call what is no method on offer: a callback, a method of the hub itself, or a name below a route."""
+        """Call a callback, a built-in method, or a method below a route."""
         if message.callback:
             callback = self._callbacks.get(message.method)
             deliveries = self.forward(caller, message, callback.owner, callback.id, "", False, now)
@@ -103,7 +103,7 @@ class Router:
         collects_stream: bool,
         now: float,
     ) -> Deliveries:
-        """Pass a call on to this callee, which knows the method as `name`, and as `spelling` where there is one."""
+        """Forward a call to this callee under its own `name` for the method, and in its `spelling` if one is known."""
         calls_made = caller.calls_made
         if message.id in calls_made:
             raise bad_arguments(f"a call {message.id} is open already")
@@ -129,7 +129,7 @@ class Router:
         if stream:
             pending.wants_stream = True
         elif collects_stream:
-            # The callee is asked for a stream, so that its elements are told from an array that is one element.
+            # With a stream of elements, an array that is one element stays distinct from the array of all elements.
             stream = True
             pending.is_fast_path = False
         if message.progress:
@@ -159,7 +159,7 @@ class Router:
         return [Delivery(callee.peer, call, op)]
 
     def _start_collecting(self, caller: Session, message: Call) -> StreamCollector:
-        """Begin to put a request together for a callee that takes it only whole."""
+        """Start to collect a streamed request for a callee without streams."""
         if message.attachments:
             raise bad_arguments(
                 "a streamed request with attachments cannot be passed on to a method that takes it only whole"
@@ -172,7 +172,7 @@ class Router:
         return collector
 
     def forward_part(self, caller: Session, message: Part, now: float) -> Deliveries:
-        """Pass on one more element of a request, or put it to the others until all are there."""
+        """Forward one more element of a streamed request, or collect it until the last one has come."""
         pending = caller.calls_made.get(message.id)
         if pending is None or not pending.has_more_parts:
             self._counters.stray += 1
@@ -199,7 +199,7 @@ class Router:
         return [Delivery(pending.callee.peer, call, op)]
 
     def cancel(self, caller: Session, message: Cancel, now: float) -> Deliveries:
-        """Tell the callee that its answer is not wanted any more, and the caller that its call is over."""
+        """Cancel a call at its callee and end it for its caller."""
         pending = caller.calls_made.get(message.id)
         if pending is None:
             return []
@@ -207,10 +207,10 @@ class Router:
         self._pending_calls.close(pending, now, Reason.CANCELLED)
         return [*self._cancel_at_callee(pending), *self._end_without_result(pending, Reason.CANCELLED, "", now)]
 
-    # The way back.
+    # Responses.
 
     def forward_result(self, callee: Session, message: Result, now: float) -> Deliveries:
-        """Give a caller its answer, or a part of it."""
+        """Forward a result, or one part of a streamed result, to the caller."""
         pending = callee.calls_served.get(message.id)
         if pending is None:
             return self._drop_stray(callee)
@@ -227,7 +227,7 @@ class Router:
         return [Delivery(pending.caller.peer, answer, pending.op, pending)]
 
     def _forward_special_result(self, pending: PendingCall, message: Result, now: float) -> Deliveries:
-        """Take an answer that is a stream, should be one, or is for the hub itself."""
+        """Handle a result off the fast path: a stream, a collected stream, or a result for the hub itself."""
         kind = pending.kind
         if kind is None:
             return (
@@ -271,7 +271,7 @@ class Router:
         return [Delivery(pending.caller.peer, element, operation_of(pending), pending if is_last else None)]
 
     def _collect_result(self, pending: PendingCall, message: Result, now: float) -> Deliveries:
-        """Give an array to a caller that takes a streamed answer only whole."""
+        """Forward a streamed result as one array to a caller without streams."""
         is_last = message.last or not message.stream
         try:
             body = self._add_to_array(pending, message)
@@ -289,7 +289,7 @@ class Router:
         return [Delivery(pending.caller.peer, answer, pending.op, pending)]
 
     def _add_to_array(self, pending: PendingCall, message: Result) -> Payload:
-        """Return the answer once it is whole; TooMuch if it is too large, or cannot be an array."""
+        """Return the whole result after its last part; CollectError if it is too large or cannot be an array."""
         if pending.collector is None:
             if not message.stream:
                 return as_array(message.body or NULL)
@@ -304,7 +304,7 @@ class Router:
         return pending.collector.to_array() if message.last or not message.stream else NULL
 
     def forward_failure(self, callee: Session, message: Failure, now: float) -> Deliveries:
-        """Tell a caller why its call failed."""
+        """Forward a failure to the caller."""
         pending = callee.calls_served.get(message.id)
         if pending is None or isinstance(pending.kind, BufferedRequest):
             return self._drop_stray(callee)
@@ -319,7 +319,7 @@ class Router:
         return [Delivery(pending.caller.peer, failure, pending.op)]
 
     def forward_progress(self, callee: Session, message: Progress, _now: float) -> Deliveries:
-        """Tell a caller how far its call is, if it wants to know."""
+        """Forward progress to a caller that requested it."""
         pending = callee.calls_served.get(message.id)
         if pending is not None:
             callee.op = operation_of(pending)
@@ -329,7 +329,7 @@ class Router:
         return [Delivery(pending.caller.peer, progress, callee.op)]
 
     def count_stray(self, callee: Session, message: Stray, _now: float) -> Deliveries:
-        """Count an answer that nobody waited for."""
+        """Count a response without a pending call."""
         return self._drop_stray(callee, message.text)
 
     def _drop_stray(self, callee: Session, text: str = "an answer that nobody waits for") -> Deliveries:
@@ -341,10 +341,10 @@ class Router:
         op = operation_of(pending)
         return self._attachments.relay(pending.callee, message.attachments, (pending.caller,), op, message.body)
 
-    # Ends without an answer.
+    # Ends without a response.
 
     def expire(self, now: float) -> Deliveries:
-        """End the calls whose time is over."""
+        """End the calls whose deadline has passed."""
         deliveries: Deliveries = []
         for pending in self._pending_calls.expire(now):
             deliveries += self._cancel_at_callee(pending)
@@ -352,7 +352,7 @@ class Router:
         return deliveries
 
     def end_all(self, now: float) -> Deliveries:
-        """End all calls, since nobody will be there for their answers."""
+        """End all calls, because the hub stops before their responses."""
         deliveries: Deliveries = []
         for pending in self._pending_calls.all():
             deliveries += self._cancel_at_callee(pending)
@@ -360,7 +360,7 @@ class Router:
         return deliveries
 
     def leave(self, session: Session, now: float) -> Deliveries:
-        """End the calls that a peer made, and those that it was to answer."""
+        """End the calls of a session as caller and as callee."""
         deliveries: Deliveries = []
         for pending in list(session.calls_made.values()):
             self._pending_calls.close(pending, now, Reason.CANCELLED, "the caller is gone")
@@ -372,14 +372,14 @@ class Router:
     def fail_undelivered(
         self, op: str, error: LocalProtocolError, now: float, *, is_partial: bool = False
     ) -> Deliveries:
-        """End a call that its callee's protocol cannot say, or of which it cannot say the rest."""
+        """End a call whose request, or a later part of it, the callee's protocol cannot represent."""
         pending = self._pending_calls.get(op)
         if pending is None:
             return []
         text = str(error)
         reason = Reason.LOST if is_partial else unsendable_reason(error)
         self._pending_calls.close(pending, now, reason, text)
-        # Who has heard of a part of it is told: what is done with half a request is not known.
+        # A callee that received a part gets a cancellation: the effect of half a request is unknown.
         return [
             *(self._cancel_at_callee(pending) if is_partial else ()),
             *self._end_without_result(pending, reason, text, now),
@@ -388,7 +388,7 @@ class Router:
     def fail_undelivered_result(
         self, caller: Session, call_id: str, undelivered: Delivery, error: LocalProtocolError, now: float
     ) -> Deliveries:
-        """End a call whose answer, or a part of it, the caller's protocol cannot say."""
+        """End a call whose result, or a part of it, the caller's protocol cannot represent."""
         deliveries: Deliveries = []
         pending, ended, protocol = caller.calls_made.get(call_id), undelivered.call, caller.traits.protocol
         text, name = unsendable_result_failure(error, protocol)
@@ -398,7 +398,7 @@ class Router:
             if isinstance(pending.kind, DurableRequest):
                 deliveries += self._durable_requests.finish_stream(pending.kind, now)
         elif isinstance(ended, PendingCall):
-            self._counters.results -= 1  # in the same moment in which it was counted
+            self._counters.results -= 1  # in the same call of the hub in which it was counted
             self._pending_calls.fail_closed(ended, Reason.RAISED, text, now)
         elif ended is not None:
             record = FailureRecord(now, ended, protocol, HUB_LABEL, Reason.RAISED, text, caller.name)
@@ -407,20 +407,20 @@ class Router:
         return [*deliveries, Delivery(caller.peer, Failure(call_id, Reason.RAISED, text, name=name), undelivered.op)]
 
     def _cancel_at_callee(self, pending: PendingCall) -> Deliveries:
-        """Tell a callee that nobody waits any more: where it cannot hear that, its conversation forgets the call."""
+        """Cancel a call at its callee; without cancellation in its protocol, only its conversation forgets the call."""
         callee = pending.callee
         if isinstance(pending.kind, BufferedRequest) or not callee.is_present:
             return []
         return [Delivery(callee.peer, Cancel(pending.op), operation_of(pending))]
 
     def _fail_lost(self, pending: PendingCall, text: str, now: float) -> Deliveries:
-        """End a call whose answer cannot come: it may have run, unless it was never passed on."""
+        """End a call whose response is lost: the method may have run, unless the request was still being collected."""
         reason = Reason.UNAVAILABLE if isinstance(pending.kind, BufferedRequest) else Reason.LOST
         self._pending_calls.close(pending, now, reason, text)
         return self._end_without_result(pending, reason, text, now)
 
     def _end_without_result(self, pending: PendingCall, reason: Reason, text: str, now: float) -> Deliveries:
-        """Be done with a call of any sort, already closed, that got no answer."""
+        """End a closed call of any kind without a result."""
         if isinstance(pending.kind, JobAssignment):
             return self._queues.return_job(pending.kind, reason, text, now)
         if isinstance(pending.kind, DurableRequest):

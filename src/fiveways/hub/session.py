@@ -1,4 +1,4 @@
-"""One peer as the hub knows it, from the arrival of its link until that is gone."""
+"""A session: one peer as the hub knows it, from its first connection until it leaves."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -27,24 +27,24 @@ _HUB_TRAITS: Final = ProtocolTraits("hub", names.LRPM, topics.LRPM)
 
 
 def public_name(peer: str) -> str:
-    """Return what others may know a peer by: by its id it may come back, and so that is a secret."""
+    """Return the public name of a peer. Its id is a secret, because a peer resumes its session by it."""
     return blake2b(peer.encode(), digest_size=6).hexdigest() if peer else ""
 
 
 class Stage(Enum):
-    """How far a peer has come."""
+    """Stages of a session."""
 
     CONNECTED = "door"
-    """It has not been let in."""
+    """Not admitted yet."""
     UNIDENTIFIED = "nobody"
-    """It was welcomed, but may do nothing until it has said who it is."""
+    """Welcomed without authentication; it may do nothing until it sends a token."""
     OPEN = "open"
     CLOSED = "over"
-    """It was sent away; its link is about to go."""
+    """The hub sent a goodbye; the connection is about to close."""
 
 
 class Session:
-    """One peer. Each table of it belongs to the module named beside it, and no other changes it."""
+    """One peer. Each group of attributes belongs to the module named above it, and only that module changes it."""
 
     __slots__ = (
         "access",
@@ -83,26 +83,26 @@ class Session:
     def __init__(self, peer: str, traits: ProtocolTraits, credentials: Credentials, access: Access) -> None:
         self.peer = peer
         self.name = public_name(peer)
-        """What others may know it by."""
+        """The name that other peers see."""
         self.traits = traits
         self.credentials = credentials
         self.traffic_label = OBSERVER if credentials.is_observer else traits.protocol
-        """The protocol under which its frames, and what the hub answers it, are counted."""
+        """The protocol under which its frames, and responses of the hub itself, are counted."""
         # admission.py
         self.stage = Stage.CONNECTED
         self.handlers: Handlers = {}
-        """What is done with each word of the peer, in its stage."""
+        """Handlers of the peer's messages in its stage, by type."""
         self.identity = ""
-        """Its name; empty for those who have none."""
+        """Empty for anonymous peers."""
         self.credential_digest = b""
-        """A digest of the token or secret that it came in by."""
+        """A digest of the token or secret that authenticated the session."""
         self.counted_identities: tuple[str, ...] = ()
-        """The identities for which it is counted in name_reservations.py."""
+        """The identities for which name_reservations.py counts the session."""
         self.access = access
         self.goodbye: Goodbye | None = None
-        """Why it was sent away, if it was."""
+        """Set when the hub closes the session."""
         # session_limits.py
-        # The owner of its place among the sessions, and among the connected ones if it may outlive its connections.
+        # Owner of its session slot, and of its connection slot if the session may outlive its connections.
         self.session_slot_owner: Owner | None = None
         self.connection_slot_owner: Owner | None = None
         # core.py
@@ -110,54 +110,54 @@ class Session:
         self.arrived_at = 0.0
         """By the hub's clock."""
         self.remote = credentials.remote
-        """The address of its latest connection; empty if it is not known."""
+        """The address of its latest connection; empty if it is unknown."""
         self.update_owner()
         self.op = ""
-        """The operation that its last word belonged to; whoever wants to know clears it before the next one."""
+        """The operation of its last message; a reader clears it before the next message."""
         self.annotation: FrameAnnotation | None = None
-        """What else is to be noted of that word, likewise."""
+        """A note on its last message for the journal; a reader clears it too."""
         self.durable_requests = 0
-        """Its durable requests. Sessions without any end by thousands, and need no look at those of others."""
+        """Number of its durable requests. Sessions without any end by thousands; they need no search of the others."""
         self.stored_owner: Owner | None = None
-        """Its owner as the store knows it, if the store knows of it."""
+        """Its owner in the store; None if the store has no record of the session."""
         self.allowance = self.refilled_at = 0.0
         """Requests that it may make at once, as of `refilled_at`."""
         # traffic_totals.py
         self.call_stats: CallStatsTable = {}
-        """Where its calls are counted, the same for all of its protocol."""
+        """Counters of its calls, shared by all sessions of its protocol."""
         # pending_calls.py
         self.calls_made: dict[str, PendingCall] = {}
         """Its own calls, by its own ids."""
         self.calls_served: dict[str, PendingCall] = {}
-        """Calls that it is to answer, by the hub's ids."""
+        """Calls that it answers as callee, by the hub's ids."""
         self.collected_bytes = ByteCounter()
-        """What its streams take that are being put together."""
+        """Bytes of its streams that are being collected."""
         # attachments.py
         self.announced_attachments: dict[str, list[AttachmentRelay]] = {}
-        """Attachments that it has announced and others wait for, by its own names."""
-        # Attachments that it was told of and that it gets in this order, if its protocol has them after their message.
+        """Attachments that it announced and other sessions wait for, by its own names."""
+        # Announced attachments that it receives in this order, if its protocol sends attachments after their message.
         self.expected_attachments: deque[AttachmentRelay] | None = None
         # variables.py
         self.variables: dict[str, Payload] = {}
 
     def update_owner(self) -> None:
-        """Determine whose shares of the hub's limits it uses: on each change of identity, credentials or address.
+        """Update the owner of the session's share of limits, after a change of identity, credentials or address.
 
-        Durable requests ask for the owner one by one, so it is not computed for each of them.
+        The owner is stored because every durable request needs it.
         """
         self.owner: Owner = HUB_OWNER if self.credentials.is_trusted else owner_of(self.identity, self.remote)
 
 
 class FrameAnnotation(NamedTuple):
-    """Something that is worth a note beside a peer's words themselves."""
+    """A note on a peer's message for the journal."""
 
     kind: str
-    """deny or drop."""
+    """`deny` or `drop`."""
     reason: str
 
 
 def create_hub_session() -> Session:
-    """Return the caller of what the hub asks on its own behalf."""
+    """Return the session that is the caller of the hub's own requests."""
     return Session("", _HUB_TRAITS, Credentials(is_trusted=True), Access(NO_PERMISSIONS))
 
 
@@ -167,10 +167,10 @@ Handlers: TypeAlias = Mapping[type[HubMessage], Handler]
 
 @dataclass(frozen=True, slots=True)
 class Caller:
-    """Who made a call, for a method that lives in this process."""
+    """The caller of a call that a method in this process answers."""
 
     peer: str
     protocol: str
     identity: str
-    """Empty for the anonymous."""
+    """Empty for an anonymous caller."""
     variables: Mapping[str, Payload]
