@@ -1,26 +1,28 @@
-"""What can go wrong, and whose fault it is.
+"""Exceptions and failure reasons.
+
+Errors of protocols:
 
 FivewaysError
-├── Malformed                bytes that are not what their encoding says; the tools of wire/ raise it
+├── Malformed                bytes that violate their encoding; raised by the decoders in wire/
 └── ProtocolError
-    ├── LocalProtocolError   our own side asked for what the protocol, or its state, does not allow; the peer stays
+    ├── LocalProtocolError   our own side requested an operation that the protocol or its state forbids; the peer stays
     │   └── Unrepresentable  a value that the receiver's encoding cannot hold
-    │       └── TooLarge     it can be written, but not within the receiver's limit
-    └── RemoteProtocolError  the peer broke the protocol; it is answered in its own language, then the link is closed
+    │       └── TooLarge     a value above the receiver's size limit
+    └── RemoteProtocolError  the peer broke the protocol; it gets an error in its protocol, then the connection closes
 
-What a program that uses the client has to deal with:
+Errors for programs that use the client:
 
 FivewaysError
 ├── CallError
-│   ├── NotExecuted          the method was certainly not run; `reason` says why
+│   ├── NotExecuted          the method was certainly not run; `reason` is the failure reason
 │   ├── CallFailed           the method ran, and failed
-│   ├── CallTimeout          no answer in time; it may have run
-│   ├── CallLost             the callee or a link went away; it may have run
-│   └── Cancelled            somebody cancelled it; it may have run
-├── BadValue                 a value that came does not fit the type that was asked for
-├── ConnectionLost           there is no connection (any more), and no new one is tried
-│   └── Refused              the other end does not let us in
-└── MissingExtra             the package was installed without the extra that a feature needs
+│   ├── CallTimeout          no response before the deadline; the method may have run
+│   ├── CallLost             the callee or a connection was lost; the method may have run
+│   └── Cancelled            the call was cancelled; the method may have run
+├── BadValue                 a received value does not fit the requested type
+├── ConnectionLost           the connection is lost, and no reconnect is tried
+│   └── Refused              the hub refused the credentials
+└── MissingExtra             the package was installed without a required extra
 """
 
 import re
@@ -32,11 +34,11 @@ from typing import Final
 _PLACEHOLDER: Final = re.compile(r"\{(0|[1-9][0-9]*|err|warn|note)\}")
 _MAX_NUMBER_DIGITS: Final = 9
 MAX_FILLED_LENGTH: Final = 1 << 16
-"""Characters of a filled text that repeats its arguments; one that says each once may be longer."""
+"""Maximum length of a filled text, unless the text and its arguments, each used once, are longer."""
 
 
 class Fault(Enum):
-    """What a peer did wrong. Each protocol has one table that turns these into its own codes."""
+    """Protocol errors of a peer. Each protocol has one table from faults to its own codes."""
 
     MALFORMED = "malformed"
     UNKNOWN_KIND = "unknown_kind"
@@ -47,7 +49,7 @@ class Fault(Enum):
 
 
 class Execution(Enum):
-    """Whether a method that failed was run. A failure never claims more than is known."""
+    """Whether a failed method was run. A failure never claims more than is known."""
 
     NO = "no"
     UNKNOWN = "unknown"
@@ -55,7 +57,7 @@ class Execution(Enum):
 
 
 class Reason(Enum):
-    """The reason of a failure. Its value is the word for it in the API, metrics, the journal, tables and JSON."""
+    """Reasons of failures. The value is the machine word in the API, metrics, the journal, tables and JSON."""
 
     NO_SUCH_METHOD = "no_such_method"
     NO_SUCH_CALLBACK = "no_such_callback"
@@ -71,7 +73,7 @@ class Reason(Enum):
 
     @property
     def text(self) -> str:
-        """The reason in a sentence, for failures without a text of their own."""
+        """The reason as a sentence, for failures without a text of their own."""
         return _REASON_TEXTS.get(self) or self.value.replace("_", " ")
 
     @property
@@ -90,23 +92,23 @@ _EXECUTION: Final = {
 
 
 class FivewaysError(Exception):
-    """The root: `except FivewaysError` catches all that this package raises on purpose."""
+    """Base class of all exceptions that this package raises on purpose."""
 
 
 class Malformed(FivewaysError):
-    """Bytes that are not what their encoding says they are."""
+    """Bytes that violate their encoding."""
 
 
 class BadValue(FivewaysError, ValueError):
-    """A value that does not fit the type that was asked for; the message says where."""
+    """A value that does not fit the requested type; the message names the path of the value."""
 
 
 class ProtocolError(FivewaysError):
-    """A rule of a wire protocol was, or would have been, broken."""
+    """A violation of a wire protocol, committed or prevented."""
 
 
 class LocalProtocolError(ProtocolError):
-    """Our own side asked for something the protocol cannot say, or not in this state."""
+    """Our own side requested an operation that the protocol cannot express, or not in this state."""
 
 
 class Unrepresentable(LocalProtocolError):
@@ -114,7 +116,7 @@ class Unrepresentable(LocalProtocolError):
 
 
 class TooLarge(Unrepresentable):
-    """It can be written, but not within the receiver's limit."""
+    """A value above the receiver's size limit."""
 
 
 class RemoteProtocolError(ProtocolError):
@@ -131,9 +133,10 @@ class RemoteProtocolError(ProtocolError):
 
 
 def fill_placeholders(text: str, codes: Mapping[str, str], args: Sequence[str]) -> str:
-    """Fill placeholders: `{err}` and other names by `codes`, `{0}` by the first code there is, `{1}` on by `args`.
+    """Fill placeholders: `{err}` and other names from `codes`, `{0}` with the first code, `{1}` and on from `args`.
 
-    What is missing is empty, odd braces stay. A short text can stand for gigabytes: it is cut before they are made.
+    A placeholder without a value becomes empty; other braces stay. The result is cut while it is built, because a short
+    text can stand for gigabytes.
     """
 
     def filling(name: str) -> str:
@@ -159,7 +162,7 @@ def fill_placeholders(text: str, codes: Mapping[str, str], args: Sequence[str]) 
 
 @dataclass(frozen=True, slots=True)
 class ErrorText:
-    """An error as it was said, for who says it in another language: codes, and a text with placeholders for `args`."""
+    """The text of an error for translation: codes, and a text with placeholders for `args`."""
 
     text: str = ""
     args: tuple[str, ...] = ()
@@ -169,7 +172,7 @@ class ErrorText:
 
     @property
     def code(self) -> str:
-        """What `{0}` stands for: the first code there is."""
+        """The value of `{0}`: the first code that is set."""
         return self.err or self.warn or self.note
 
     def format(self, translated: str | None = None) -> str:
@@ -179,23 +182,23 @@ class ErrorText:
 
 
 class CallError(FivewaysError):
-    """A call that ended without a result. Its subclasses say what is known about the method."""
+    """A call that ended without a result. The subclass tells whether the method was run."""
 
     wording: ErrorText | None = None
-    """How the other end said it, before its text was filled; None where the protocol has nothing like that (NQ has)."""
+    """The text of the callee with its placeholders; None if the protocol has no such texts (NQ has)."""
 
     def __init__(self, text: str, *, data: object = None, retry_after: float | None = None) -> None:
         super().__init__(text)
         self.text = text
         self.data = data
         self.retry_after = retry_after
-        """Seconds after which it is worth another try, where somebody said so."""
+        """Seconds after which a retry may succeed, if the hub or the callee gave a time."""
 
     def format(self, translated: str | None = None) -> str:
-        """Say it in other words: `error.format("Chybí {1} ({0})")`; without them, as it was said.
+        """Return the error text, or a translation of it: `error.format("Chybí {1} ({0})")`.
 
         `{0}` is the code of the error, `{err}`, `{warn}` and `{note}` are the codes by their names, `{1}`, `{2}`, ...
-        what came with it, where the protocol carries that. What is missing is empty. The result is bounded.
+        the arguments of the error, if the protocol carries them. A missing value becomes empty. The length is bounded.
         """
         wording = self.wording
         if translated is None:
@@ -207,7 +210,7 @@ class CallError(FivewaysError):
 
 
 class NotExecuted(CallError):
-    """The method was certainly not run: the call may be made again without harm."""
+    """The method was certainly not run, so a retry is safe."""
 
     def __init__(
         self, reason: Reason, text: str = "", *, data: object = None, retry_after: float | None = None
@@ -220,7 +223,7 @@ class NotExecuted(CallError):
 
 
 class CallFailed(CallError):
-    """The method ran, and failed. `name` and `code` are its own, where its protocol has them."""
+    """The method ran, and failed. `name` and `code` are the callee's own, if its protocol has them."""
 
     def __init__(
         self, text: str, *, name: str = "", code: int = 0, data: object = None, retry_after: float | None = None
@@ -234,11 +237,11 @@ class CallFailed(CallError):
 
 
 class CallTimeout(CallError):
-    """No answer came in time. The method may have run."""
+    """No response came before the deadline. The method may have run."""
 
 
 class CallLost(CallError):
-    """The callee, or a link on the way, went away after the call was passed on. The method may have run."""
+    """The callee, or a connection to it, was lost after the call was forwarded. The method may have run."""
 
 
 class Cancelled(CallError):
@@ -246,15 +249,15 @@ class Cancelled(CallError):
 
 
 class ConnectionLost(FivewaysError):
-    """There is no connection, and no new one will be tried."""
+    """The connection is lost, and no reconnect is tried."""
 
 
 class Refused(ConnectionLost):
-    """The other end does not let us in: who we are was not enough."""
+    """The hub refused the credentials."""
 
 
 class MissingExtra(FivewaysError, ImportError):
-    """The package was installed without an extra: `by` needs the packages that `fiveways[extra]` adds."""
+    """The package was installed without an extra: `by` needs the packages of `fiveways[extra]`."""
 
     def __init__(self, extra: str, by: str) -> None:
         super().__init__(f"{by} needs the {extra} extra: pip install 'fiveways[{extra}]'")

@@ -1,4 +1,4 @@
-"""The extras of the package: the modules that each one adds to a client-only install."""
+"""Optional dependencies of the package, by extra."""
 
 import importlib.util
 from collections.abc import Mapping

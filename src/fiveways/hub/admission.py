@@ -289,7 +289,6 @@ class Admission:
         self._challenges.pop(session.peer, None)
         self._attempts.pop(session.peer, None)
 
-
     def deadline(self) -> float | None:
         """Return the time of the next call of `expire`."""
         times = (self._login_timers.next_due(), self.name_reservations.deadline())
@@ -303,7 +302,6 @@ class Admission:
             self._count_refused_login(self._sessions[peer])
             deliveries += self.send_away(self._sessions[peer], Goodbye(LOGIN_TIMED_OUT, denied=True))
         return deliveries
-
 
     def _enter(self, session: Session, stage: Stage) -> None:
         session.stage = stage

@@ -427,7 +427,6 @@ class Hub:
         """Return the response of `hub.traffic`."""
         return traffic_report(self.traffic, self._epoch + now, now - self._started_at, self._epoch)
 
-
     def _call_while_closing(self, session: Session, message: messages.Call, now: float) -> Deliveries:
         if message.callback or message.method not in self.built_ins:
             raise Refusal(Reason.UNAVAILABLE, "the hub is closing")

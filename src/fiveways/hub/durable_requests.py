@@ -380,7 +380,6 @@ class DurableRequests:
                 self._remove(request)
         return [Persist(DropPeer(session.peer), [])] if session.stored_owner is not None else []
 
-
     def deadline(self) -> float | None:
         """Return the time of the next call of `expire`."""
         times = self._waiting.deadline(), self._unresolved.deadline()

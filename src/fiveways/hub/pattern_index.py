@@ -1,8 +1,8 @@
-"""Subscriptions with wildcards, found by hash lookups: one for each shape of pattern, however many patterns there are.
+"""Index of wildcard subscriptions: one hash lookup for each shape of pattern, however many patterns there are.
 
-The shape of a pattern is what remains of it without its literal text: which levels are literal, and of a partial
-wildcard such as `sens*` the lengths of the text before and behind the `*`. All patterns of one shape are in one table;
-the key of a topic in it is made of those segments, and parts of segments, where the patterns are literal.
+The shape of a pattern is its levels without their literal text: which levels are literal, and for a partial wildcard
+such as `sens*` the lengths of the text before and behind the `*`. All patterns of one shape are in one table. The key
+of a topic in it consists of those segments, and parts of segments, that are literal in the patterns.
 """
 
 from collections.abc import Callable
@@ -16,7 +16,7 @@ from fiveways.model.topics import Pattern, SegmentPattern, Topic, segment_matche
 Subscribers: TypeAlias = tuple[Subscriber, ...]
 PatternKey: TypeAlias = tuple[str, ...]
 LevelShape: TypeAlias = int | tuple[int, int] | SegmentPattern
-"""What one level contributes to a shape; a level with several `*` contributes its text: such levels have no key."""
+"""The contribution of one level to a shape. A level with several `*` contributes its text, because it has no key."""
 
 _LITERAL: Final = 0
 _ANY: Final = 1
@@ -27,7 +27,7 @@ _PIECES_AROUND_STAR: Final = 2
 
 
 class SubscriberSet:
-    """All subscribers of one pattern, or of one topic."""
+    """The subscribers of one pattern or of one topic."""
 
     __slots__ = ("_all", "members")
 
@@ -36,17 +36,17 @@ class SubscriberSet:
         self._all: Subscribers | None = None
 
     def add(self, subscriber: Subscriber) -> None:
-        """Add one."""
+        """Add a subscriber."""
         self.members[subscriber] = None
         self._all = None
 
     def remove(self, subscriber: Subscriber) -> None:
-        """Remove one that was added."""
+        """Remove a subscriber."""
         del self.members[subscriber]
         self._all = None
 
     def snapshot(self) -> Subscribers:
-        """Return all: the same tuple until one is added or removed."""
+        """Return all subscribers: the same tuple until the set changes."""
         if self._all is None:
             self._all = tuple(self.members)
         return self._all
@@ -83,7 +83,7 @@ class PatternShape:
         self.steps = steps_of(pattern)
         self.buckets: dict[PatternKey, SubscriberSet] = {}
         self.owners: dict[Owner, int] = {}
-        """Subscriptions of each owner; the first of them is charged for the steps."""
+        """Number of subscriptions by owner; the first owner is charged for the steps."""
 
     def find(self, topic: Topic) -> SubscriberSet | None:
         """Return the subscribers of the pattern that matches a topic; at most one pattern of a shape does."""
@@ -110,26 +110,26 @@ class PatternShape:
 
 
 class PatternIndex:
-    """Subscriptions with wildcards, by shape."""
+    """Wildcard subscriptions by shape."""
 
     def __init__(self, steps: Pool) -> None:
-        """Make it; `steps` bounds the work of one `match`."""
+        """Create an index; `steps` bounds the work of one `match`."""
         self._steps = steps
         self._shapes: dict[tuple[LevelShape | bool, ...], PatternShape] = {}
         self._by_length: dict[int, list[PatternShape]] = {}
-        """By the number of levels."""
+        """By number of levels."""
         self._open_ended: list[PatternShape] = []
-        """Those that end in `#`."""
+        """Shapes that end in `#`."""
 
     def __len__(self) -> int:
         return len(self._shapes)
 
     def excess(self, pattern: Pattern, owner: Owner) -> str:
-        """Return which bound a new pattern would exceed, as the end of a sentence; empty if there is room."""
+        """Return the limit that a new pattern would exceed, as the end of a sentence; empty if there is room."""
         return "" if _shape_of(pattern) in self._shapes else self._steps.excess(owner, steps_of(pattern))
 
     def add(self, pattern: Pattern, subscriber: Subscriber, owner: Owner) -> None:
-        """Add a subscription, whether or not there is room for it."""
+        """Add a subscription, whether or not there is room."""
         shape_key = _shape_of(pattern)
         shape = self._shapes.get(shape_key)
         if shape is None:
@@ -140,7 +140,7 @@ class PatternIndex:
         shape.buckets.setdefault(shape.key(pattern), SubscriberSet()).add(subscriber)
 
     def remove(self, pattern: Pattern, subscriber: Subscriber, owner: Owner) -> None:
-        """Remove what `add` was called with."""
+        """Remove a subscription; the arguments are those of `add`."""
         shape_key = _shape_of(pattern)
         shape = self._shapes[shape_key]
         key = shape.key(pattern)
@@ -167,7 +167,7 @@ class PatternIndex:
                     del self._by_length[shape.length]
 
     def match(self, topic: Topic) -> list[SubscriberSet]:
-        """Return the subscribers of each pattern that matches."""
+        """Return the subscribers of each matching pattern."""
         is_system, length = topic[0][:1] == "$", len(topic)
         shapes = [*self._by_length.get(length, ()), *(shape for shape in self._open_ended if shape.length <= length)]
         if is_system:
@@ -176,7 +176,7 @@ class PatternIndex:
 
 
 def steps_of(pattern: Pattern) -> int:
-    """Return how many lookups and comparisons one topic costs for all patterns of the same shape."""
+    """Return the lookups and comparisons that one topic costs for all patterns of the same shape."""
     return 1 + sum(len(level) - 1 for level in pattern.levels if any(level))
 
 
@@ -199,7 +199,7 @@ def _level_shape(level: SegmentPattern) -> LevelShape:
 
 
 def _segment_picker(indexes: list[int]) -> Callable[[Topic], Topic]:
-    """Return a function that gives the segments of a topic in these places; such ones in C are the fastest."""
+    """Return a function that picks these segments of a topic; `itemgetter` runs in C and is the fastest way."""
     match indexes:
         case []:
             return itemgetter(slice(0))

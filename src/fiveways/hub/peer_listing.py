@@ -1,4 +1,4 @@
-"""The answer of `hub.peers`: open sessions, where they come from, and what they registered and subscribed to."""
+"""The response of `hub.peers`: open sessions with their addresses, registrations and subscriptions."""
 
 from collections.abc import Iterable, Iterator, Mapping
 from itertools import islice
@@ -13,21 +13,23 @@ from fiveways.hub.subscriptions import Subscriptions
 from fiveways.wire.payload import Payload
 
 NAME_VARIABLE: Final = "name"
-"""The session variable by which a client says what people may call it."""
+"""The session variable with the display name of a client."""
 MAX_NAME_LENGTH: Final = 64
-"""Characters of it that are shown."""
+"""Characters of the name that are shown."""
 _MAX_NAME_BYTES: Final = 1024
-"""A variable larger than this is not decoded: it is no name."""
+"""Larger variables are not decoded: they are not names."""
 _MAX_PEERS: Final = 1000
 _MAX_NAMES_PER_PEER: Final = 5
-"""Methods, and subscriptions, of each session in a list of sessions."""
+"""Names of methods, and of subscriptions, of each session in a list of sessions."""
 _MAX_CHARACTERS: Final = 1 << 15
-"""Characters of names of methods and topics in one answer. Beyond it, sessions are listed with the numbers alone, so
-that the answer stays well below `limits.max_text`, whatever peers register."""
+"""Characters of method and topic names in one response. Further sessions are listed with their numbers alone.
+
+So the response stays well below `limits.max_text` for any registrations.
+"""
 
 
 class PeerListing:
-    """Describes sessions to those who may call `hub.peers`."""
+    """Describes sessions for `hub.peers`."""
 
     def __init__(
         self, sessions: Mapping[str, Session], registrations: Registrations, subscriptions: Subscriptions, epoch: float
@@ -38,14 +40,14 @@ class PeerListing:
         self._epoch = epoch
 
     def describe_all(self) -> dict[str, object]:
-        """Return the first thousand open sessions, with the first names of what each registered and subscribed to."""
+        """Return the first thousand open sessions, each with its first registrations and subscriptions."""
         open_sessions = (session for session in self._sessions.values() if session.stage is Stage.OPEN)
         budget = _CharacterBudget(_MAX_CHARACTERS)
         peers = [self._describe(session, budget, _MAX_NAMES_PER_PEER) for session in islice(open_sessions, _MAX_PEERS)]
         return {"sessions": len(self._sessions), "peers": peers}
 
     def describe_one(self, session: Session) -> dict[str, object]:
-        """Return one session, with as many names as there is room for."""
+        """Return one session with as many names as fit."""
         return {
             "sessions": len(self._sessions),
             "peers": [self._describe(session, _CharacterBudget(_MAX_CHARACTERS // 2), _MAX_CHARACTERS)],
@@ -71,13 +73,13 @@ class PeerListing:
 
 
 class _CharacterBudget:
-    """Room for names in an answer."""
+    """Room for names in a response."""
 
     def __init__(self, characters: int) -> None:
         self._left = characters
 
     def take(self, names: Iterable[str], limit: int) -> list[str]:
-        """Return the first names, as many as there is room for."""
+        """Return the first names, as many as fit."""
         return list(self._fitting(islice(names, limit)))
 
     def _fitting(self, names: Iterable[str]) -> Iterator[str]:
@@ -89,7 +91,7 @@ class _CharacterBudget:
 
 
 def chosen_name(body: Payload | None) -> str:
-    """Return the name that a client chose, cut to a length; empty if there is none, or it is no text."""
+    """Return the display name of a client, cut to the limit; empty if it is missing or not a text."""
     try:
         if body is None or size_of(body) > _MAX_NAME_BYTES:
             return ""

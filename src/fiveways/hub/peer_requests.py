@@ -1,4 +1,4 @@
-"""Requests of an application in this process that are for one certain peer: the one that called it."""
+"""Requests of an application in this process to one of its callers."""
 
 from collections.abc import Mapping
 from typing import Final
@@ -21,11 +21,11 @@ from fiveways.model.outcomes import unsendable_reason
 from fiveways.wire.limits import Limits
 
 _SET_METHOD: Final = "hub.set"
-"""The name under which it is counted when a variable is set on a peer, or unset."""
+"""The method name under which changes of a peer's variables are counted."""
 
 
 class PeerRequests:
-    """Calls, callbacks, variables and the end of a session, toward one peer. A Refusal says why not."""
+    """Calls, callbacks, variables and session ends for one peer; a refused request raises Refusal."""
 
     def __init__(
         self,
@@ -45,10 +45,10 @@ class PeerRequests:
         self._router = router
         self._admission = admission
         self._variables: dict[str, set[str]] = {}
-        """Names that are set on each peer."""
+        """Names of the hub's variables on each peer."""
 
     def call(self, app: str, peer: str, message: Call, now: float) -> Deliveries:
-        """Call a method that a peer serves on its connection, whether or not it has registered it."""
+        """Call a method that a peer serves on its connection, registered or not."""
         callee = self._open_session(peer)
         if not callee.traits.is_single_peer:
             text = f"a session of {callee.traits.protocol} is not one peer's alone: call its services as everybody does"
@@ -64,7 +64,7 @@ class PeerRequests:
         )
 
     def callback(self, app: str, peer: str, message: Call, now: float) -> Deliveries:
-        """Call a one-shot callback of a peer: by a token that the hub made for it, else by the peer's own id."""
+        """Call a one-shot callback of a peer, by the hub's token or by the peer's own id."""
         callee, token = self._open_session(peer), message.method.lower()
         callback = self._callbacks.find(token)
         if callback is None or callback.owner is not callee:
@@ -74,7 +74,7 @@ class PeerRequests:
         return deliveries
 
     def set_variable(self, app: str, peer: str, message: SetVariable | UnsetVariable, now: float) -> Deliveries:
-        """Set or unset a variable of the hub's own that one peer can read; what the hub knows of it is the name."""
+        """Set or unset a variable of the hub on one peer; the hub stores only its name."""
         callee = self._open_session(peer)
         if not callee.traits.has_variables:
             raise Refusal(Reason.UNAVAILABLE, f"{callee.traits.protocol} has no variables that the hub could set")
@@ -98,19 +98,19 @@ class PeerRequests:
     def handle_undelivered(
         self, message: SetVariable | UnsetVariable, pending: PendingCall, error: LocalProtocolError, now: float
     ) -> Deliveries:
-        """Tell the application that a variable could not be set after all."""
+        """Fail the request of an application after its variable could not be sent."""
         self._variables.get(pending.callee.peer, set()).discard(message.name)
         reason, text = unsendable_reason(error), str(error)
         self._pending_calls.fail_closed(pending, reason, text, now)
         return [Delivery(pending.caller.peer, Failure(pending.id, reason, text), pending.op)]
 
     def take_updates(self, updates: Updates, app: str, peer: str, name: str, _now: float) -> Deliveries:
-        """Have an application take what a peer publishes under a topic id."""
+        """Subscribe an application to the updates of a peer on a topic id."""
         updates.accept(self._sessions[app], self._open_session(peer), name)
         return []
 
     def close(self, peer: str, text: str) -> Deliveries:
-        """End the session of a peer, with a word in its own protocol."""
+        """End the session of a peer, with a reason in its own protocol."""
         callee = self._open_session(peer)
         if not callee.traits.is_single_peer or callee.credentials.is_trusted:
             text = f"a session of {callee.traits.protocol} is not one peer's alone, and cannot be closed"
@@ -118,7 +118,7 @@ class PeerRequests:
         return self._admission.send_away(callee, Goodbye(text))
 
     def leave(self, session: Session) -> None:
-        """Forget what was set on a peer."""
+        """Forget the variables on a peer."""
         self._variables.pop(session.peer, None)
 
     def _open_session(self, peer: str) -> Session:

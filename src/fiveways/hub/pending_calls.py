@@ -1,4 +1,4 @@
-"""Calls that wait for their answer: one owner for all indexes of them, for their deadlines, and for their numbers."""
+"""Pending calls: the owner of all their indexes, of their deadlines and of their ids."""
 
 from typing import Final
 
@@ -13,70 +13,70 @@ from fiveways.hub.timers import Timers, WakeTime
 from fiveways.hub.traffic_totals import CallStats, FailureRecord, TrafficTotals
 
 _AGGREGATE_MASK: Final = 0x3FF
-"""The bits that are 0 in the number of a call after which it is counted how long those before took."""
+"""Call durations are aggregated after each call in whose number these bits are 0."""
 
 
 class PendingCall(msgspec.Struct, gc=False):
-    """One call that was passed on, or is about to be."""
+    """One call that was forwarded or is about to be."""
 
     op: str
-    """The hub's own id, by which the callee knows it."""
+    """The hub's id, by which the callee knows the call."""
     caller: Session
     id: str
     """The caller's id."""
     callee: Session
     deadline: float
     method: str
-    """Under which it is known to people: a name, or what sort of call it is."""
+    """The method name, or another label, for reports."""
     started_at: float
     stats: CallStats
-    """Where it is counted."""
+    """Counters of this method for the protocols of caller and callee."""
     span: Span | None = None
-    """As what it is recorded, if it is."""
+    """The trace span, if the call is recorded."""
     is_fast_path: bool = True
-    """Whatever the callee answers is passed on as it is, unless it is a stream."""
+    """A result without stream is forwarded unchanged."""
     wants_stream: bool = False
-    """The caller takes the answer in parts."""
+    """The caller takes a streamed result."""
     wants_progress: bool = False
-    """The caller wants to hear of progress."""
+    """The caller wants progress."""
     has_more_parts: bool = False
-    """Parts of the request are still to come."""
+    """The request is streamed and its last part has not come."""
     kind: BufferedRequest | HubRouteQuery | DurableRequest | RouteQuery | JobAssignment | None = None
-    """What it is beside a plain call."""
+    """None for an ordinary call."""
     collector: StreamCollector | None = None
-    """The streamed answer as far as it has come, where the caller takes it only whole."""
+    """The streamed result so far, for a caller without streams."""
 
 
 class PendingCalls:
-    """All pending calls: by caller and its id, by callee and ours, and in the order of their deadlines.
+    """All pending calls by caller and the caller's id, by callee and the hub's id, and by deadline.
 
-    Calls with the usual timeout run out in the order they were made, so that a dictionary is queue enough for them.
+    Calls with the default timeout expire in the order of their creation, so a dictionary is a sufficient queue.
     """
 
     def __init__(self, call_timeout: float, max_timeout: float, alarm: WakeTime, traffic: TrafficTotals) -> None:
         self.alarm = alarm
         self._traffic = traffic
         self.span_recorder: SpanRecorder | None = None
-        """Where calls are recorded as spans of traces, if they are."""
+        """Records calls as trace spans, if tracing is on."""
         self.default_timeout = min(call_timeout, max_timeout)
-        """The timeout of calls that name none."""
+        """Timeout of calls without one of their own."""
         self._max_timeout = max_timeout
         self._with_default_timeout: dict[str, PendingCall] = {}
         self._first_default_deadline = 0.0
-        """No usual deadline is earlier; known again exactly whenever that time has come."""
+        """A lower bound of the deadlines with the default timeout; exact again after each `expire` at that time."""
         self._in_deadline_order: dict[str, PendingCall] = {}
         self._first_ordered_deadline, self._last_ordered_deadline = 0.0, 0.0
-        """The same for those that came in the order of their deadlines though they have a timeout of their own."""
+        """The same for calls with other timeouts that came in the order of their deadlines."""
         self._with_timer: dict[str, PendingCall] = {}
         self._timers = Timers(alarm)
         self.count = 0
-        """How many there have been: the last of the hub's ids."""
+        """Number of calls so far, and the last of the hub's ids."""
 
     def __len__(self) -> int:
         return len(self._with_default_timeout) + len(self._in_deadline_order) + len(self._with_timer)
 
     def set_timeouts(self, call_timeout: float, max_timeout: float) -> None:
-        """Let these hold for new calls; open ones keep their deadlines."""
+        """Set the timeouts of new calls; pending calls keep their deadlines."""
         default = min(call_timeout, max_timeout)
         if default != self.default_timeout:
             for op, pending in self._with_default_timeout.items():
@@ -86,13 +86,13 @@ class PendingCalls:
         self.default_timeout, self._max_timeout = default, max_timeout
 
     def bounded_timeout(self, requested: float) -> float:
-        """Return how many seconds a call gets whose caller would wait so long."""
+        """Return a caller's timeout within the allowed range."""
         return max(0.0, requested) if requested < self._max_timeout else self._max_timeout
 
     def open(
         self, caller: Session, call_id: str, callee: Session, method: str, timeout: float, now: float
     ) -> PendingCall:
-        """Take up a call. The caller has no other open one with this id."""
+        """Create a pending call; the caller has no other one with this id."""
         self.count = number = self.count + 1
         op = str(number)
         deadline = now + timeout
@@ -122,7 +122,7 @@ class PendingCalls:
         return pending
 
     def close(self, pending: PendingCall, now: float, reason: Reason | None = None, text: str = "") -> None:
-        """Be done with a call that is open, and has an answer unless there is a reason."""
+        """End a pending call: with a result, or for a reason with a failure."""
         op = pending.op
         pending.stats.durations.append(now - pending.started_at)
         if reason is not None:
@@ -137,13 +137,13 @@ class PendingCalls:
             _free_collectors(pending)
 
     def fail_closed(self, pending: PendingCall, reason: Reason, text: str, now: float) -> None:
-        """Know that a call has failed that was closed with an answer: nobody could be given that."""
+        """Count a closed call as a failure, because its result could not be delivered."""
         self._count_failure(pending, reason, text, now)
         if pending.span is not None and self.span_recorder is not None:
             self.span_recorder.mark_failed(pending.span, reason)
 
     def start_span(self, pending: PendingCall, traceparent: str) -> str:
-        """Let a call that came with this trace context be recorded, if it is to be; return what its callee is told."""
+        """Start a trace span for a call, if it is sampled; return the trace context for its callee."""
         if self.span_recorder is not None:
             pending.span, traceparent = self.span_recorder.begin(traceparent)
         return traceparent
@@ -163,15 +163,15 @@ class PendingCalls:
         )
 
     def get(self, op: str) -> PendingCall | None:
-        """Return the open call of this id."""
+        """Return the pending call of this id."""
         return self._with_default_timeout.get(op) or self._in_deadline_order.get(op) or self._with_timer.get(op)
 
     def all(self) -> list[PendingCall]:
-        """Return every open call."""
+        """Return all pending calls."""
         return [*self._with_default_timeout.values(), *self._in_deadline_order.values(), *self._with_timer.values()]
 
     def deadline(self) -> float | None:
-        """Return when to look for late calls: never too late, and at times too early."""
+        """Return the time of the next call of `expire`; it may be too early but never too late."""
         first = self._timers.next_due()
         if self._with_default_timeout and (first is None or self._first_default_deadline < first):
             first = self._first_default_deadline
@@ -180,7 +180,7 @@ class PendingCalls:
         return first
 
     def expire(self, now: float) -> list[PendingCall]:
-        """Return the calls whose time is over, and be done with them."""
+        """End the calls whose deadline has passed, and return them."""
         expired = [self._with_timer[op] for op in self._timers.pop_due(now)]
         if self._first_default_deadline <= now:
             late, self._first_default_deadline = _expired(self._with_default_timeout, now)
@@ -194,12 +194,12 @@ class PendingCalls:
 
 
 def operation_of(pending: PendingCall) -> str:
-    """Return the id of what a call belongs to: a request that is owed may be given to several, one after the other."""
+    """Return the operation of a call; all deliveries of a durable request share one."""
     return pending.kind.op if isinstance(pending.kind, DurableRequest) else pending.op
 
 
 def _expired(calls: dict[str, PendingCall], now: float) -> tuple[list[PendingCall], float]:
-    """Return those, of calls in the order of their deadlines, whose time is over; and the first deadline after it."""
+    """Return the expired calls, from calls in the order of their deadlines, and the next deadline."""
     expired: list[PendingCall] = []
     for pending in calls.values():
         if pending.deadline > now:
@@ -209,14 +209,12 @@ def _expired(calls: dict[str, PendingCall], now: float) -> tuple[list[PendingCal
 
 
 def _finished_span(pending: PendingCall, span: Span, reason: Reason | None, now: float) -> FinishedSpan:
-    """Return what is known of a call that is over."""
     caller, callee = pending.caller, pending.callee
     protocols, times = (caller.traits.protocol, callee.traits.protocol), (pending.started_at, now)
     return FinishedSpan(span, pending.method, pending.op, caller.name, callee.name, *protocols, *times, reason)
 
 
 def _free_collectors(pending: PendingCall) -> None:
-    """Let go of what was being put together."""
     if pending.collector is not None:
         pending.collector.clear()
     if isinstance(pending.kind, BufferedRequest):

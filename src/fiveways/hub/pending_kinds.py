@@ -1,4 +1,4 @@
-"""What a pending call may be beside a plain one."""
+"""Special kinds of pending calls."""
 
 from typing import TYPE_CHECKING
 
@@ -14,72 +14,72 @@ if TYPE_CHECKING:
 
 
 class BufferedRequest(msgspec.Struct, frozen=True):
-    """A streamed request that its callee takes only whole, as far as it has come; nothing was passed on yet."""
+    """A streamed request so far, for a callee without streams; nothing was forwarded yet."""
 
     call: Call
     collector: StreamCollector
 
 
 class RouteQuery(msgspec.Struct, frozen=True):
-    """A question about names, passed on to the peer behind a route."""
+    """A discovery query, forwarded to the callee of a route."""
 
     route: str
     prefix: str
-    """The folded name of what was asked for: what is listed lies below it."""
+    """The folded name in the query; the names in the response are below it."""
     lists_all: bool
-    """It was asked for all names below the route."""
+    """The query is for all names below the route."""
 
 
 class HubRouteQuery(msgspec.Struct, frozen=True):
-    """A question of the hub itself: how the peer behind a route writes the names below it."""
+    """A query of the hub itself for the callee's spelling of the names below its route."""
 
     route: str
 
 
 class QueuedJob(msgspec.Struct):
-    """Something in a work queue."""
+    """One job of a work queue."""
 
     number: int
-    """Its place: items are given out in this order."""
+    """Its position: jobs are assigned in this order."""
     body: Payload
     size: int
     tries: int = 0
-    """How often it was given to somebody."""
+    """Number of assignments to workers so far."""
     error: str = ""
-    """Why the last try failed."""
+    """Error of the last failed try."""
     died_at: float = 0.0
-    """Unix time; 0 while it is not dead."""
+    """Unix time; 0 while it is not in the dead-letter queue."""
     owner: Owner = HUB_OWNER
-    """The peer that pushed it, as the limits know it."""
+    """The owner of the session that pushed it."""
 
 
 class JobAssignment(msgspec.Struct, frozen=True):
-    """An item that somebody works on. The hub itself is the caller."""
+    """A job at a worker; the caller is the hub itself."""
 
     queue: str
     job: QueuedJob
 
 
 class DurableRequest(msgspec.Struct, eq=False, gc=False):
-    """A request that is to be answered whatever becomes of those who are asked."""
+    """An accepted request: it is redelivered after the loss of a callee until it is answered or expires."""
 
     key: str
     session: "Session"
-    """Whose it is."""
+    """The caller."""
     call: Call
     expires_at: float
     owner: Owner
     """The owner of its session when it was accepted."""
     size: int = 0
     op: str = ""
-    """The hub's id of it, the same for all who are given it one after the other."""
+    """The hub's id, the same for all its deliveries."""
     has_streamed: bool = False
-    """Parts of its answer have been passed on: nobody else can go on with it."""
+    """Parts of its result were forwarded, so no other callee can continue it."""
     tries: int = 0
-    """How often it was given to somebody."""
+    """Number of deliveries to callees so far."""
     retry_delay: float = 0.0
-    """Seconds before it is given to somebody again."""
+    """Seconds before the next try."""
     has_no_callee: bool = False
-    """It is counted as one that has no callee."""
+    """It counts as a request without a callee."""
     stored_expires_at: float = 0.0
-    """When it expires, as its record says, in seconds since 1970."""
+    """Unix time of expiry in its stored record."""

@@ -1,4 +1,4 @@
-"""Who may do what: allow lists of globs, compiled, and with a memory for what was asked before."""
+"""Permissions: compiled lists of globs with a cache of decisions."""
 
 from typing import Final
 
@@ -8,11 +8,11 @@ from fiveways.hub.settings import ANY_NAME, Permissions
 from fiveways.model.topics import ANY_SEGMENT, UMQ, BadTopic, Pattern, SegmentPattern, Topic, spell, spell_pattern
 
 _MAX_CACHED: Final = 4096
-"""Answers that one list keeps at hand."""
+"""Cached decisions of one list."""
 
 
 class Glob:
-    """One pattern in which each `*` stands for any characters, none or dots included."""
+    """A pattern in which each `*` stands for any characters, none or dots included."""
 
     __slots__ = ("_middle", "_prefix", "_suffix")
 
@@ -20,17 +20,17 @@ class Glob:
         self._prefix, *rest = pattern.split("*")
         self._middle = tuple(rest[:-1])
         self._suffix = rest[-1] if rest else None
-        """What stands behind the last `*`; None if there is no `*`."""
+        """The text behind the last `*`; None if there is no `*`."""
 
     def matches(self, text: str) -> bool:
-        """Say whether the whole text is one that the pattern stands for."""
+        """Return whether the pattern matches the whole text."""
         first, last = self._prefix, self._suffix
         if last is None:
             return text == first
         start, end = len(first), len(text) - len(last)
         if start > end or not text.startswith(first) or not text.endswith(last):
             return False
-        # The leftmost place for a piece leaves most room for the next, so nothing is tried twice.
+        # The leftmost position of a piece leaves most room for the next one, so no backtracking is necessary.
         for piece in self._middle:
             position = text.find(piece, start, end)
             if position < 0:
@@ -39,14 +39,14 @@ class Glob:
         return True
 
     def may_match_below(self, prefix: str) -> bool:
-        """Say whether some text that begins with `prefix` may match; only what stands before the first `*` is asked."""
+        """Return whether a text that begins with `prefix` may match; only the text before the first `*` is compared."""
         if self._suffix is None:
             return self._prefix.startswith(prefix)
         return self._prefix.startswith(prefix) or prefix.startswith(self._prefix)
 
 
 class AllowList:
-    """What one kind of request may be about."""
+    """The allowed names for one kind of request."""
 
     __slots__ = ("_cached", "_globs")
 
@@ -55,7 +55,7 @@ class AllowList:
         self._cached: dict[str, bool] = {}
 
     def allows(self, text: str) -> bool:
-        """Say whether one of the globs matches."""
+        """Return whether a glob matches."""
         is_allowed = self._cached.get(text)
         if is_allowed is None:
             if len(self._cached) >= _MAX_CACHED:
@@ -64,22 +64,22 @@ class AllowList:
         return is_allowed
 
     def may_allow_below(self, prefix: str) -> bool:
-        """Say whether something that begins with `prefix` may be allowed."""
+        """Return whether a name that begins with `prefix` may be allowed."""
         return any(glob.may_match_below(prefix) for glob in self._globs)
 
     def check(self, action: str, text: str) -> None:
-        """Refuse what is not allowed."""
+        """Raise Refusal if a name is not allowed."""
         if not self.allows(text):
             raise Refusal(Reason.DENIED, f"you may not {action} {text}")
 
 
 def compile_allow_list(patterns: tuple[str, ...]) -> AllowList | None:
-    """Return the list, or None for one that allows everything, so that nobody need ask it."""
+    """Return the list; None if it allows everything, so that no check is necessary."""
     return None if set(ANY_NAME) & set(patterns) else AllowList(patterns)
 
 
 class Access:
-    """The rights of one identity; shared by all its sessions. A list that is None allows everything."""
+    """The permissions of one identity, shared by its sessions. A list that is None allows everything."""
 
     __slots__ = (
         "_callable_by_name",
@@ -96,7 +96,7 @@ class Access:
 
     def __init__(self, permissions: Permissions) -> None:
         self.permissions = permissions
-        """As the operator wrote them."""
+        """In the form of the configuration."""
         self.call = compile_allow_list(permissions.call)
         self.offer = compile_allow_list(permissions.offer)
         self.publish = compile_allow_list(permissions.publish)
@@ -105,47 +105,46 @@ class Access:
         self.pull = compile_allow_list(permissions.pull)
         self.close = compile_allow_list(permissions.close)
         self._granted_by_name = AllowList(tuple(pattern for pattern in permissions.offer if pattern.strip("*")))
-        """What the operator grants by name: such names may be shared with other identities."""
+        """Names that the operator grants explicitly: identities may share them."""
         self._callable_by_name = AllowList(tuple(pattern for pattern in permissions.call if pattern.strip("*")))
 
     def check_publish(self, topic: Topic) -> None:
-        """Refuse a topic that is not allowed."""
+        """Refuse a topic without permission."""
         if self.publish is not None:
             self.publish.check("publish to", topic_text(topic))
 
     def may_subscribe(self, pattern: Pattern) -> bool:
-        """Say whether all that a pattern can match is allowed."""
+        """Return whether all topics that a pattern can match are allowed."""
         return self.subscribe is None or all(map(self.subscribe.allows, pattern_texts(pattern)))
 
     def may_register(self, method: str, *, route: bool) -> bool:
-        """Say whether a method is allowed, or all that can be below a route."""
+        """Return whether a method, or every name below a route, is allowed."""
         return self.offer is None or self.offer.allows(_pattern_subject(method, route=route))
 
     def is_granted_by_name(self, method: str, *, route: bool) -> bool:
-        """Say whether a method, or all that can be below a route, is allowed by another pattern than `*`."""
+        """Return whether a method, or every name below a route, is allowed by another pattern than `*`."""
         return self._granted_by_name.allows(_pattern_subject(method, route=route))
 
     def check_callable_by_name(self, method: str) -> None:
-        """Refuse a method that no pattern other than `*` allows: `*` is the default, so nobody has decided that."""
+        """Refuse a method that only `*` allows: `*` is the default, so it is not a decision of the operator."""
         if not self._callable_by_name.allows(method):
             raise Refusal(
                 Reason.DENIED, f"you may not call {method}: `*` does not allow it, only a pattern that names it"
             )
 
     def check_queue(self, action: str, queue: str) -> None:
-        """Refuse to push to a queue, or to pull from it, if that is not allowed."""
+        """Refuse to push to a queue, or to pull from it, without permission."""
         allowed = self.push if action == "push" else self.pull
         if allowed is not None:
             allowed.check("push to queue" if action == "push" else "pull from queue", queue)
 
 
 def _pattern_subject(method: str, *, route: bool) -> str:
-    """Return a name as globs see it."""
     return f"{method}.*" if route else method
 
 
 def topic_text(topic: Topic) -> str:
-    """Return a topic as globs see it."""
+    """Return a topic as text for globs."""
     try:
         return spell(topic, UMQ)
     except BadTopic:  # made in this process, and never read from a wire
@@ -153,10 +152,10 @@ def topic_text(topic: Topic) -> str:
 
 
 def pattern_texts(pattern: Pattern) -> list[str]:
-    """Return a pattern as globs see it: every wildcard as `*`, which only the `*` of a glob matches.
+    """Return a pattern as text for globs: each wildcard becomes `*`, which only a `*` of a glob matches.
 
-    So whatever the pattern matches, the glob that allows it matches too. A pattern that ends in `#` matches the topic
-    before it as well, and is two texts.
+    A glob that allows the text therefore allows every topic that the pattern matches. A pattern that ends in `#` also
+    matches the topic before it, and becomes two texts.
     """
     levels: tuple[SegmentPattern, ...] = tuple(("", "") if level == ANY_SEGMENT else level for level in pattern.levels)
     try:

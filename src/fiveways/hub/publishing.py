@@ -1,4 +1,4 @@
-"""Publications on their way to all who subscribed."""
+"""Publications: fan-out to subscribers, retained values, and subscriptions."""
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -27,11 +27,11 @@ from fiveways.model.topics import Topic
 from fiveways.wire.payload import Json, Payload, Value
 
 FIRST_PUBLICATION: Final = 256
-"""Decoders are in use that take smaller numbers for another type."""
+"""Existing decoders take smaller numbers for another type."""
 
 
 class Publishing:
-    """Numbers publications, keeps the last ones that are to be kept, and finds out who gets them."""
+    """Numbers publications, retains values, and determines the subscribers of each publication."""
 
     def __init__(
         self,
@@ -59,22 +59,22 @@ class Publishing:
         self.configure(settings)
 
     def configure(self, settings: HubSettings) -> None:
-        """Let these bounds hold from now on."""
+        """Apply new limits."""
         self._retained.configure(settings)
         self._subscriptions.configure(settings)
 
     @property
     def publication_count(self) -> int:
-        """How many publications there have been."""
+        """Number of publications since the first one."""
         return self._last_number - FIRST_PUBLICATION + 1
 
     @property
     def retained_count(self) -> int:
-        """How many values are kept."""
+        """Number of retained values."""
         return len(self._retained)
 
     def publish(self, publisher: Session, message: Publish, _now: float) -> Deliveries:
-        """Give a publication to all who subscribed."""
+        """Deliver a publication to all subscribers."""
         topic = message.topic
         if publisher.access.publish is not None:
             publisher.access.check_publish(topic)
@@ -108,7 +108,7 @@ class Publishing:
         return deliveries
 
     def _deliver_retained_first(self, value: RetainedValue, message: Publish, number: int) -> Deliveries:
-        """Return the value that a topic had to those who subscribed and have not got it yet."""
+        """Return the previous retained value for new subscribers that have not received it yet."""
         retained = self._retained_deliveries.deliver_before_event(value, self._subscriptions.match(message.topic))
         if not message.retain:
             self._retained.note_event(value, number)
@@ -117,7 +117,7 @@ class Publishing:
     def _fan_out_with_attachments(
         self, publisher: Session, message: Publish, subscribers: Sequence[Subscriber], number: int, op: str
     ) -> Deliveries:
-        """Fan out in rounds, so that no peer gets the same name for two attachments, however often it subscribed."""
+        """Fan out in rounds, so that a peer with several subscriptions gets each attachment under a name for each."""
         rounds: list[list[Subscriber]] = []
         rounds_of_peer: Counter[str] = Counter()
         for subscriber in subscribers:
@@ -134,11 +134,11 @@ class Publishing:
         return deliveries
 
     def _retain(self, publisher: Session, message: Publish) -> StoreChange | None:
-        """Keep a value; return what must be safe before that is told, if there is a store."""
+        """Retain a value; return its record for the store, if there is one."""
         topic = message.topic
         if message.attachments:
             raise bad_arguments("a value with attachments cannot be retained")
-        if message.id is not None:  # its answer promises that the value is on disk
+        if message.id is not None:  # its response promises that the value is on disk
             self._store_status.check_available()
         self._subscriptions.check_depth(len(topic))
         if is_null(message.body):
@@ -159,12 +159,12 @@ class Publishing:
         return record
 
     def restore(self, values: Iterable[PutRetained]) -> None:
-        """Have again the values that an earlier hub kept."""
+        """Restore the retained values of a previous hub process."""
         for record in values:
             topic = tuple(msgspec.json.decode(record.topic, type=list[str]))
             body = Json(record.payload)
             size, owner = retained_memory(topic, body), owner_from_name(record.owner)
-            # No bound: these values were accepted, and JSON may be larger than the CBOR that was counted then.
+            # No limit: these values were accepted, and JSON may be larger than the CBOR that was counted then.
             self._retained.store(RetainedValue(topic, body, record.publication, size, owner))
             self._last_number = max(self._last_number, record.publication)
 
@@ -173,23 +173,23 @@ class Publishing:
         yield from self._retained
 
     def forget_retained(self, topic: Topic) -> list[StoreChange]:
-        """Forget the value of a topic; return what the store must forget."""
+        """Delete the retained value of a topic; return the changes for the store."""
         self._retained.remove(topic)
         self._retained_deliveries.forget(topic)
         return [DropRetained(_encode_topic(topic))] if self._is_durable else []
 
     def retained_value(self, topic: Topic) -> tuple[Payload, int] | None:
-        """Return the value that is kept for a topic, and the number of that publication."""
+        """Return the retained value of a topic and the number of its publication."""
         value = self._retained.get(topic)
         return None if value is None else (value.body, value.publication)
 
     @property
     def last_number(self) -> int:
-        """The number of the last publication."""
+        """Number of the last publication."""
         return self._last_number
 
     def subscribe(self, session: Session, message: Subscribe, _now: float) -> Deliveries:
-        """Take a subscription, and give it the values that were kept."""
+        """Add a subscription and deliver the retained values that it matches."""
         if not session.access.may_subscribe(message.pattern):
             raise Refusal(Reason.DENIED, f"you may not subscribe to {pattern_texts(message.pattern)[-1]}")
         if message.when_full == "block":
@@ -202,7 +202,7 @@ class Publishing:
         return deliveries
 
     def _count_retained_deliveries(self, deliveries: list[Delivery]) -> None:
-        """Count retained values that are delivered."""
+        """Count deliveries of retained values."""
         for delivery in deliveries:
             event, session = delivery.message, self._sessions.get(delivery.peer)
             if isinstance(event, Event) and session is not None:
@@ -220,7 +220,7 @@ class Publishing:
         return [Delivery(session.peer, Result(message.id))]
 
     def end_subscription(self, peer: str, subscription: str) -> Deliveries:
-        """End the subscription of somebody who reads too slowly."""
+        """End the subscription of a slow consumer."""
         return [Delivery(peer, TopicClosed(subscription))] if self._remove_subscription(peer, subscription) else []
 
     def _remove_subscription(self, peer: str, subscription: str) -> bool:
@@ -228,7 +228,7 @@ class Publishing:
         return self._subscriptions.remove(peer, subscription)
 
     def revoke(self, session: Session) -> Deliveries:
-        """End the subscriptions that a peer may not have any more."""
+        """End the subscriptions that the permissions of a peer forbid now."""
         deliveries: Deliveries = []
         for subscription in self._subscriptions.of_peer(session.peer):
             if not session.access.may_subscribe(subscription.pattern):
@@ -236,7 +236,7 @@ class Publishing:
         return deliveries
 
     def close_topic(self, session: Session, message: CloseTopic, _now: float) -> Deliveries:
-        """End a topic for all who subscribed to it by its name, and forget its value."""
+        """End all subscriptions to exactly this topic, and delete its retained value."""
         session.access.check_publish(message.topic)
         self._check_close(session, message.topic)
         records: Deliveries = []
@@ -273,5 +273,4 @@ class Publishing:
 
 
 def _encode_topic(topic: Topic) -> str:
-    """Return a topic as the store knows it."""
     return msgspec.json.encode(topic).decode()

@@ -1,4 +1,4 @@
-"""Push-pull work queues: items wait for somebody who asks for one, or those who ask wait for an item."""
+"""Work queues: pushed jobs wait for workers, or pulls of workers wait for jobs."""
 
 from collections.abc import Iterable, Iterator, Mapping
 from collections.abc import Set as AbstractSet
@@ -25,45 +25,45 @@ from fiveways.wire.payload import Json, Payload
 
 _MAX_DOUBLINGS: Final = 32
 _PULL_METHOD: Final = "hub.pull"
-"""As what it is counted when somebody gets an item."""
+"""The method name under which assignments are counted."""
 
 
 class Pull(msgspec.Struct, frozen=True):
-    """Somebody who wants one item, as a call of this callback."""
+    """A worker that waits for one job, as a call of this callback."""
 
     session: Session
     callback: str
 
 
 class WorkQueue:
-    """One queue. There are items or pulls waiting, never both, but while the hub is closing."""
+    """One work queue. Either jobs or pulls wait in it, except while the hub is closing."""
 
     __slots__ = ("dead_jobs", "delayed", "in_progress", "jobs", "name", "owner", "pool", "pulls")
 
     def __init__(self, name: str, owner: Owner, max_jobs: int, shares: LimitShares) -> None:
         self.name = name
         self.owner = owner
-        """Whose use of it made it."""
+        """The owner of the peer that used it first."""
         self.pool = Pool(max_jobs, shares)
-        """All of its items, dead ones included."""
+        """All jobs of the queue, dead ones included."""
         self.jobs: list[tuple[int, QueuedJob]] = []
-        """A heap: what is given back finds its old place."""
+        """A heap: a returned job goes back to its old position."""
         self.pulls: dict[int, Pull] = {}
         self.in_progress = 0
-        """Items that somebody works on."""
+        """Number of jobs at workers."""
         self.delayed = 0
-        """Items that wait for their next try; all queues have one heap of these."""
+        """Number of jobs that wait for a retry; one heap holds those of all queues."""
         self.dead_jobs: dict[int, QueuedJob] = {}
-        """The dead-letter queue: items that were tried too often, by number."""
+        """The dead-letter queue: jobs without tries left, by number."""
 
     @property
     def waiting(self) -> int:
-        """How many items nobody works on."""
+        """Number of jobs that no worker has."""
         return len(self.jobs) + self.delayed
 
 
 class WorkQueues:
-    """All queues. They vanish when nothing and nobody is in them."""
+    """All work queues; an unused queue is removed."""
 
     def __init__(
         self,
@@ -76,14 +76,14 @@ class WorkQueues:
     ) -> None:
         self._alarm = alarm
         self._delayed_jobs: list[tuple[float, int, str, QueuedJob]] = []
-        """A heap of the items that wait for their next try: when that is, number, queue."""
+        """A heap of the jobs that wait for a retry: time, number, queue."""
         self._store_status, self._is_durable = store_status, store_status.is_durable
         self._epoch = epoch
         self._limits = limits
         self._settings = settings
         self._pending_calls = pending_calls
         self._hub_session = create_hub_session()
-        """The hub itself: it is the caller of those who get items."""
+        """The caller of workers is the hub itself."""
         self._by_name: dict[str, WorkQueue] = {}
         self._pool = Pool(settings.max_queues, settings.shares)
         self._pulls_of: dict[str, dict[int, str]] = {}
@@ -92,7 +92,7 @@ class WorkQueues:
         self._is_closed = False
 
     def configure(self, settings: HubSettings) -> None:
-        """Let these bounds hold from now on."""
+        """Apply new limits."""
         self._settings = settings
         self._pool.configure(settings.max_queues, settings.shares)
         self._bytes.configure(settings.max_queue_bytes, settings.shares)
@@ -100,22 +100,22 @@ class WorkQueues:
             queue.pool.configure(settings.max_queue, settings.shares)
 
     def close(self) -> None:
-        """Take nothing and give nothing out any more."""
+        """Accept and assign no job any more."""
         self._is_closed = True
 
     def waiting(self) -> Mapping[str, int]:
-        """Return how many items wait in each queue."""
+        """Return the number of waiting jobs of each queue."""
         return {name: queue.waiting for name, queue in self._by_name.items()}
 
     def counts(self) -> dict[str, dict[str, int]]:
-        """Return how much waits in each queue, is being worked on, and is dead."""
+        """Return the numbers of waiting, assigned and dead jobs of each queue."""
         return {
             name: {"waiting": queue.waiting, "given": queue.in_progress, "dead": len(queue.dead_jobs)}
             for name, queue in self._by_name.items()
         }
 
     def push(self, owner: Owner, name: str, body: Payload, now: float) -> tuple[int, StoreChange | None, Deliveries]:
-        """Take an item; return how many wait, what must be safe before that is told, and who is told of the item."""
+        """Add a job; return the number of waiting jobs, the record for the store, and the calls of workers."""
         self._store_status.check_available()
         queue = self._queue_with_room(name, owner)
         if excess := queue.pool.excess(owner):
@@ -135,7 +135,7 @@ class WorkQueues:
         return queue.waiting, record, deliveries
 
     def restore(self, jobs: Iterable[PutJob], dead_jobs: Iterable[tuple[PutJob, PutDeadLetter]]) -> None:
-        """Take over the items of a previous hub process."""
+        """Restore the jobs of a previous hub process."""
         for record in jobs:
             queue, job = self._restore_job(record)
             heappush(queue.jobs, (job.number, job))
@@ -163,7 +163,7 @@ class WorkQueues:
         self._remove_if_empty(queue)
 
     def jobs(self) -> Iterator[tuple[str, QueuedJob, bool]]:
-        """Yield all items with their queues, and whether a worker has them."""
+        """Yield each job with its queue, and whether a worker has it."""
         for name, queue in self._by_name.items():
             for job in (*(job for _, job in queue.jobs), *queue.dead_jobs.values()):
                 yield name, job, False
@@ -174,7 +174,7 @@ class WorkQueues:
                 yield pending.kind.queue, pending.kind.job, True
 
     def delete(self, name: str, numbers: AbstractSet[int]) -> list[StoreChange]:
-        """Delete items that no worker has; return what the store must forget."""
+        """Delete jobs that no worker has; return the changes for the store."""
         queue = self._by_name[name]
         deleted = [
             job
@@ -197,13 +197,13 @@ class WorkQueues:
     # The dead-letter queue.
 
     def dead_jobs(self, name: str, after: int, limit: int) -> tuple[list[QueuedJob], int]:
-        """Return the dead items of a queue behind a number, the first `limit`, and how many more there are."""
+        """Return the first `limit` dead jobs of a queue after a number, and the number of further ones."""
         queue = self._by_name.get(name)
         jobs = [job for number, job in sorted(queue.dead_jobs.items()) if number > after] if queue is not None else []
         return jobs[:limit], max(0, len(jobs) - limit)
 
     def dead_job(self, name: str, number: int) -> QueuedJob:
-        """Return one dead item; a Refusal if there is none of that number."""
+        """Return a dead job; raise Refusal if there is none of that number."""
         queue = self._by_name.get(name)
         job = None if queue is None else queue.dead_jobs.get(number)
         if job is None:
@@ -211,7 +211,7 @@ class WorkQueues:
         return job
 
     def redrive(self, name: str, number: int | None, now: float) -> tuple[int, Deliveries]:
-        """Let the dead items of a queue, or one of them, wait once more; return how many, and who is told of them."""
+        """Return one dead job, or all of them, to their queue; return their number and the deliveries."""
         if number is not None:
             self.dead_job(name, number)
         queue = self._by_name.get(name)
@@ -227,7 +227,7 @@ class WorkQueues:
         return len(numbers), [*deliveries, *self._assign_jobs(queue, now)]
 
     def delete_dead_job(self, name: str, number: int) -> StoreChange | None:
-        """Delete a dead item and return what must be safe before that is told; a Refusal if there is no such item."""
+        """Delete a dead job and return the change for the store; raise Refusal if there is no such job."""
         self._store_status.check_available()
         job = self.dead_job(name, number)
         queue = self._by_name[name]
@@ -239,11 +239,11 @@ class WorkQueues:
         return [Persist(record, [])] if self._is_durable else []
 
     def count_of(self, peer: str) -> int:
-        """Return how many items a peer waits for."""
+        """Return the number of pulls of a peer."""
         return len(self._pulls_of.get(peer, ()))
 
     def pull(self, session: Session, name: str, callback: str, now: float) -> Deliveries:
-        """Give an item to a callback of the peer, now or when there is one."""
+        """Assign a job to a callback of the worker, now or when there is one."""
         queue = self._queue_with_room(name, session.owner)
         pulls = self._pulls_of.get(session.peer, {})
         if len(pulls) + len(session.calls_served) >= self._limits.max_pending:
@@ -255,18 +255,18 @@ class WorkQueues:
         return self._assign_jobs(queue, now)
 
     def complete(self, assignment: JobAssignment) -> Deliveries:
-        """Forget an item that was dealt with."""
+        """Delete a finished job."""
         queue = self._by_name[assignment.queue]
         queue.in_progress -= 1
         self._remove(queue, assignment.job)
         return self._persist(DropJob(assignment.queue, assignment.job.number))
 
     def return_job(self, assignment: JobAssignment, reason: Reason, text: str, now: float) -> Deliveries:
-        """Return an unfinished item to its queue: after a delay if its worker failed, as dead after the last try."""
+        """Return an unfinished job to its queue: after a delay if its worker failed, as dead after the last try."""
         queue, job = self._by_name[assignment.queue], assignment.job
         queue.in_progress -= 1
         if reason is Reason.NO_SUCH_CALLBACK:
-            # A worker that stopped waiting while the item was on its way never had it: that is no try.
+            # A worker that stopped waiting while the job was in transit never had it: this does not count as a try.
             job.tries -= 1
         job.error = f"{reason.value}: {text}" if text else str(reason.value)
         if job.tries >= self._settings.max_tries:
@@ -291,11 +291,11 @@ class WorkQueues:
         return min(self._settings.retry_delay * (1 << doublings), self._settings.max_retry_delay)
 
     def deadline(self) -> float | None:
-        """Return when the next delayed item is to be tried again."""
+        """Return the time of the next retry."""
         return self._delayed_jobs[0][0] if self._delayed_jobs else None
 
     def expire(self, now: float) -> Deliveries:
-        """Give out the items whose delay is over."""
+        """Assign the jobs whose delay has passed."""
         deliveries: Deliveries = []
         while self._delayed_jobs and self._delayed_jobs[0][0] <= now:
             _, number, name, job = heappop(self._delayed_jobs)
@@ -306,14 +306,14 @@ class WorkQueues:
         return deliveries
 
     def leave(self, session: Session) -> None:
-        """Forget that a peer wanted items. Those that it has are given back when its calls end."""
+        """Delete the pulls of a peer; its jobs return to their queues when its calls end."""
         for number, name in self._pulls_of.pop(session.peer, {}).items():
             queue = self._by_name[name]
             del queue.pulls[number]
             self._remove_if_empty(queue)
 
     def cancel_pull(self, session: Session, callback: str) -> None:
-        """Forget that a peer wanted an item for one callback, if none was given to it yet."""
+        """Delete the waiting pulls of a peer for one callback."""
         pulls = self._pulls_of.get(session.peer, {})
         for number, name in list(pulls.items()):
             queue = self._by_name[name]
@@ -324,7 +324,7 @@ class WorkQueues:
             self._pulls_of.pop(session.peer, None)
 
     def revoke(self, session: Session) -> None:
-        """Forget that a peer wanted items of queues from which it may not pull any more."""
+        """Delete the pulls of a peer from queues that its permissions forbid now."""
         allowed, pulls = session.access.pull, self._pulls_of.get(session.peer)
         if allowed is None or pulls is None:
             return
@@ -336,11 +336,11 @@ class WorkQueues:
             del self._pulls_of[session.peer]
 
     def is_made_by_hub(self, pending: PendingCall) -> bool:
-        """Say whether a call was made by the hub itself."""
+        """Return whether a call was made by the hub itself."""
         return pending.caller is self._hub_session
 
     def _queue_with_room(self, name: str, owner: Owner) -> WorkQueue:
-        """Return a queue, which need not be there yet."""
+        """Return a queue or a new one; raise Refusal if there is no room."""
         if self._is_closed:
             raise Refusal(Reason.UNAVAILABLE, "the hub is closing")
         queue = self._by_name.get(name)
@@ -352,7 +352,7 @@ class WorkQueues:
         return WorkQueue(name, owner, self._settings.max_queue, self._settings.shares)
 
     def _ensure_listed(self, queue: WorkQueue) -> None:
-        """Have a queue that may be a new one."""
+        """Add a new queue to the table."""
         if queue.name not in self._by_name:
             self._by_name[queue.name] = queue
             self._pool.acquire(queue.owner)

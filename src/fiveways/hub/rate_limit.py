@@ -1,4 +1,4 @@
-"""How fast a peer may be."""
+"""Rate limit: requests per second of each session."""
 
 from typing import Final
 
@@ -23,39 +23,39 @@ REQUEST_TYPES: Final = frozenset(
         messages.UnsetVariable,
     }
 )
-"""What a peer may ask for."""
+"""Requests of a peer to the hub."""
 _RATE_LIMITED: Final = REQUEST_TYPES - {messages.Unsubscribe}
-"""What a peer may be too fast with. It is never too fast to ask for less, or to answer."""
+"""Unsubscribing and responses are free."""
 
 _MAX_OWNERS: Final = 4096
 
 
 class Allowances:
-    """What is left of each owner's allowance, for sessions that last for no more than a POST.
+    """Remaining allowances of owners whose sessions last for a single POST.
 
-    A session begins with what the one before it has left; without this, each request could have a session of its own.
+    A session starts with the rest of the previous one; otherwise each request could use a new session.
     """
 
     def __init__(self) -> None:
         self._saved: dict[Owner, tuple[float, float]] = {}
 
     def restore(self, session: Session) -> None:
-        """Let a new session begin with what is left."""
+        """Set the allowance of a new session to the rest of the previous one."""
         session.allowance, session.refilled_at = self._saved.get(
             session.owner, (session.allowance, session.refilled_at)
         )
 
     def save(self, session: Session) -> None:
-        """Take note of what the session has left."""
+        """Save the remaining allowance of a session."""
         saved = self._saved
         saved.pop(session.owner, None)
         saved[session.owner] = session.allowance, session.refilled_at
-        if len(saved) > _MAX_OWNERS:  # the one that has had the most time to be full again
+        if len(saved) > _MAX_OWNERS:  # the oldest entry has had the most time to refill
             del saved[next(iter(saved))]
 
 
 def check_rate(session: Session, message: HubMessage, rate: float, now: float) -> None:
-    """Refuse a request that comes too fast: each session has a bucket that fills as time goes by."""
+    """Refuse a request above the rate limit: each session has a token bucket."""
     if type(message) not in _RATE_LIMITED:
         return
     filled = min(max(1.0, rate), session.allowance + (now - session.refilled_at) * rate)

@@ -1,15 +1,15 @@
-"""How a part of the hub says no: it raises, and the core answers whoever asked."""
+"""Refusal of a request by a part of the hub: an exception that the core turns into a failure for the peer."""
 
 from typing import Final
 
 from fiveways.errors import FivewaysError, Reason
 
 RETRY_AFTER: Final = 1.0
-"""Seconds that somebody should wait who finds the hub busy."""
+"""Seconds after which a peer may retry when the hub is overloaded."""
 
 
 class Refusal(FivewaysError):
-    """A request that the hub does not carry out; the text is a sentence for whoever made it."""
+    """A request that the hub does not carry out; the text is a sentence for its sender."""
 
     def __init__(self, reason: Reason, text: str, retry_after: float | None = None) -> None:
         super().__init__(reason, text)
@@ -19,7 +19,7 @@ class Refusal(FivewaysError):
 
 
 def bad_arguments(text: str) -> Refusal:
-    """Return the refusal of a request that makes no sense."""
+    """Return the refusal of an invalid request."""
     return Refusal(Reason.BAD_ARGUMENTS, text)
 
 

@@ -1,4 +1,4 @@
-"""Registrations: a peer offers a method or a route, or withdraws it."""
+"""Handlers of registrations and their removal."""
 
 from fiveways.errors import Reason
 from fiveways.hub.delivery import Announce, Deliveries, Delivery
@@ -12,7 +12,7 @@ from fiveways.model.messages import Register, Result, Unregister
 
 
 class RegistrationHandler:
-    """Checks registrations, and tells everybody who waits for them."""
+    """Checks registrations, and dispatches the requests that wait for them."""
 
     def __init__(
         self,
@@ -26,14 +26,14 @@ class RegistrationHandler:
         self._discovery = discovery
         self._durable_requests = durable_requests
         self.must_announce = False
-        """A broker must hear of a registration before it is answered."""
+        """A broker must know a registration before the response."""
 
     def configure(self, settings: HubSettings) -> None:
         """Apply new limits."""
         self._settings = settings
 
     def register(self, session: Session, message: Register, now: float) -> Deliveries:
-        """Add a method or a route; a Refusal if the peer may not offer it, or if the name is taken."""
+        """Register a method or a route; raise Refusal if the peer may not, or if the name is taken."""
         if not session.access.may_register(message.method, route=message.route):
             raise Refusal(Reason.DENIED, f"you may not offer {message.spelling or message.method}")
         self._registrations.add(session, message, self._settings.max_offers)

@@ -1,4 +1,4 @@
-"""The last value of each topic whose publisher wanted it kept."""
+"""Retained values: the last value of each topic that was published with `retain`."""
 
 from collections.abc import Iterator
 from sys import getsizeof
@@ -16,20 +16,20 @@ from fiveways.wire.payload import Payload
 _VALUE_BYTES: Final = 300
 """The objects of a value, without its topic and its body."""
 _SEGMENT_BYTES: Final = 320
-"""A node of the tree, as if no other topic shared it, with its entry in the node above."""
+"""A node of the tree, as if no other topic shared it, with its entry in the parent node."""
 
 
 class RetainedValue(msgspec.Struct, frozen=True, gc=False):
-    """One value that is kept, and what it is counted as."""
+    """One retained value and its size for the limits."""
 
     topic: Topic
     body: Payload
     publication: int
     size: int
     owner: Owner = HUB_OWNER
-    """The publisher, as the limits know it."""
+    """The publisher's owner."""
     last_event: int = 0
-    """The last event on the topic that did not replace the value, if a replay was under way then."""
+    """The last event on the topic that did not replace the value, if a delivery of retained values was active then."""
 
 
 class _Node:
@@ -43,7 +43,7 @@ class _Node:
 
 
 class RetainedValues:
-    """A tree, so that a pattern meets only topics that begin like it. It alone counts what is kept."""
+    """A tree of values: a pattern visits only topics with the same first segments. It also enforces the limits."""
 
     def __init__(self, settings: HubSettings = DEFAULTS) -> None:
         self._root = _Node()
@@ -54,15 +54,15 @@ class RetainedValues:
 
     @property
     def size(self) -> int:
-        """The estimated bytes of all values."""
+        """Estimated bytes of all values."""
         return self._pool.size
 
     def configure(self, settings: HubSettings) -> None:
-        """Set the bounds; values beyond them stay."""
+        """Set the limits; values beyond them stay."""
         self._pool.configure(settings.max_retained, settings.max_retained_bytes, settings.shares)
 
     def check_room(self, value: RetainedValue) -> None:
-        """Raise a Refusal if there is no room for a value in place of the one before."""
+        """Raise Refusal if there is no room for a value that replaces the previous one."""
         old = self.get(value.topic)
         if old is not None:
             self._pool.release(old.owner, old.size)
@@ -73,7 +73,7 @@ class RetainedValues:
             raise overloaded(f"too many values are retained: {excess}")
 
     def store(self, value: RetainedValue) -> None:
-        """Keep a value in place of the one before, whether or not there is room."""
+        """Replace the value of a topic, whether or not there is room."""
         node = self._root
         for segment in value.topic:
             if node.children is None:
@@ -88,7 +88,7 @@ class RetainedValues:
         self._pool.acquire(value.owner, value.size)
 
     def remove(self, topic: Topic) -> None:
-        """Forget the value of a topic, if there is one."""
+        """Delete the value of a topic, if there is one."""
         path = [self._root]
         for segment in topic:
             node = path[-1].children.get(segment) if path[-1].children else None
@@ -108,16 +108,16 @@ class RetainedValues:
                 del siblings[segment]
 
     def note_event(self, value: RetainedValue, publication: int) -> None:
-        """Note the number of an event on the topic of a value that does not replace it."""
+        """Note the number of an event on the topic that does not replace the value."""
         node = self._root
         for segment in value.topic:
             node = (node.children or {})[segment]
         node.value = msgspec.structs.replace(value, last_event=publication)
 
     def matching(self, pattern: Pattern, steps: int) -> Iterator[list[RetainedValue]]:
-        """Yield all values whose topics match, in lists; for each, not more than `steps` nodes are visited.
+        """Yield the matching values in lists, each after a visit of at most `steps` nodes.
 
-        Between the lists, values may come and go: those that came since the first list may be left out.
+        Values may change between two lists; values that are new since the first list may be missing.
         """
         levels, matches, steps_left = pattern.levels, list[RetainedValue](), steps
         stack: list[tuple[Iterator[_Node], int]] = [(iter((self._root,)), 0)]
@@ -147,7 +147,7 @@ class RetainedValues:
         yield matches
 
     def get(self, topic: Topic) -> RetainedValue | None:
-        """Return what is kept for a topic."""
+        """Return the retained value of a topic."""
         node = self._root
         for segment in topic:
             child = node.children.get(segment) if node.children else None
@@ -167,5 +167,5 @@ class RetainedValues:
 
 
 def retained_memory(topic: Topic, body: Payload) -> int:
-    """Return about how much memory a value takes: a little more than CPython allocates, never less."""
+    """Return the approximate memory of a value: slightly more than CPython allocates, never less."""
     return _VALUE_BYTES + len(topic) * _SEGMENT_BYTES + sum(map(getsizeof, topic)) + memory_of(body)

@@ -1,7 +1,7 @@
-"""Retained values for a new subscription that matches many of them: delivered in slices, so that nobody waits.
+"""Delivery of many retained values to a new subscription, in slices, so that other peers do not wait.
 
-One replay is under way at a time; the owners of the others take turns. The subscription itself is there from the
-beginning. So an event may come to a topic whose retained value is still to be delivered: the value goes first then.
+One delivery is active at a time; the owners of the others take turns. The subscription receives events from its
+beginning. If an event comes to a topic whose retained value is not delivered yet, the value is sent first.
 """
 
 from collections import OrderedDict
@@ -15,16 +15,16 @@ from fiveways.model.messages import Event
 from fiveways.model.topics import Pattern, Topic
 
 _MAX_VISITED: Final = 512
-"""Nodes of the tree of values that are visited in one slice."""
+"""Nodes of the value tree that one slice visits."""
 _MAX_DELIVERED: Final = 64
-"""Values that are delivered in one slice."""
+"""Values that one slice delivers."""
 
 SubscriptionKey: TypeAlias = tuple[str, str]
 """Peer and subscription."""
 
 
 class RetainedDelivery:
-    """What one subscription is still to get."""
+    """The values that one subscription still has to receive."""
 
     __slots__ = ("is_complete", "owner", "pattern", "since", "subscriber", "values")
 
@@ -35,37 +35,37 @@ class RetainedDelivery:
         self.since = since
         """The last publication before the subscription."""
         self.values: dict[Topic, RetainedValue] = {}
-        """Once all are found: those that are to be delivered."""
+        """Values to deliver, after all of them are found."""
         self.is_complete = False
 
     def is_due(self, value: RetainedValue) -> bool:
-        """Whether the subscriber has heard nothing of the topic since the value was published."""
+        """Return whether the subscriber has received no event on the topic since the value was published."""
         return value.publication <= self.since and value.last_event <= self.since
 
     def build_delivery(self, value: RetainedValue) -> Delivery:
-        """Return what the subscriber is told."""
+        """Return the event with the value."""
         subscriber = self.subscriber
         event = Event(subscriber.subscription, value.topic, value.body, (), value.publication, 0, subscriber.envelope)
         return Delivery(subscriber.peer, event, f"p{value.publication}")
 
 
 class RetainedDeliveries:
-    """All replays."""
+    """All deliveries of retained values."""
 
     def __init__(self, values: RetainedValues, count: Callable[[list[Delivery]], None]) -> None:
         self._values = values
         self._count = count
-        """Counts what is delivered."""
+        """Counts deliveries."""
         self.active: dict[SubscriptionKey, RetainedDelivery] = {}
-        """All of them; empty nearly always."""
+        """Deliveries by subscription; nearly always empty."""
         self._queued: OrderedDict[Owner, OrderedDict[SubscriptionKey, RetainedDelivery]] = OrderedDict()
-        """Those that have not begun."""
+        """Deliveries that have not started."""
         self._current: RetainedDelivery | None = None
         self._slices: Iterator[list[RetainedValue]] = iter(())
         self._is_scheduled = False
 
     def begin(self, subscriber: Subscriber, pattern: Pattern, owner: Owner, since: int) -> Deliveries:
-        """Return the values for a subscription that is there now: all, if they are few; else the others follow."""
+        """Return all values for a new subscription if they are few; else start to deliver them in slices."""
         retained = RetainedDelivery(subscriber, pattern, owner, since)
         slices = self._values.matching(pattern, _MAX_VISITED)
         first_values = next(slices)
@@ -78,7 +78,7 @@ class RetainedDeliveries:
         return self._schedule()
 
     def end(self, peer: str, subscription: str) -> None:
-        """Deliver nothing more: the subscription has ended."""
+        """Stop the delivery to a subscription that has ended."""
         key = peer, subscription
         retained = self.active.pop(key, None)
         if retained is None:
@@ -92,17 +92,17 @@ class RetainedDeliveries:
             del self._queued[retained.owner]
 
     def leave(self, peer: str) -> None:
-        """Deliver nothing more to a peer."""
+        """Stop all deliveries to a peer."""
         for key in [key for key in self.active if key[0] == peer]:
             self.end(*key)
 
     def forget(self, topic: Topic) -> None:
-        """Deliver no value of a topic: it is gone."""
+        """Skip the deleted value of a topic."""
         if self._current is not None:
             self._current.values.pop(topic, None)
 
     def deliver_before_event(self, value: RetainedValue, subscribers: tuple[Subscriber, ...]) -> list[Delivery]:
-        """Return what must be told before the next event on the topic of a value."""
+        """Return the deliveries of a value that must precede the next event on its topic."""
         deliveries: list[Delivery] = []
         for subscriber in subscribers:
             retained = self.active.get((subscriber.peer, subscriber.subscription))
@@ -121,7 +121,7 @@ class RetainedDeliveries:
         return [Continuation(self._deliver_slice)]
 
     def _deliver_slice(self) -> Deliveries:
-        """Do one slice of work."""
+        """Visit or deliver one slice."""
         self._is_scheduled = False
         retained = self._current or self._start_next()
         deliveries: list[Delivery] = []

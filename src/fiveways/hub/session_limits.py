@@ -1,4 +1,4 @@
-"""Places for sessions: how many there may be at once, of each owner and of all."""
+"""Limits of the number of sessions, for each owner and in total."""
 
 from collections.abc import Callable, Mapping
 from typing import Final
@@ -14,8 +14,8 @@ TOO_MANY_SESSIONS: Final = "you are not let in: the hub has too many sessions"
 class SessionLimits:
     """Counts open sessions by owner.
 
-    A connected session takes one of `max_sessions`. A resumable session may outlive its connections: it takes one of
-    `max_resumable` from its beginning to its end, and one of `max_sessions` only while it has a connection of its own.
+    A connected session uses one slot of `max_sessions`. A resumable session may outlive its connections: it uses one
+    slot of `max_resumable` from its beginning to its end, and one of `max_sessions` only while it is connected.
     """
 
     def __init__(self, settings: HubSettings, sessions: Mapping[str, Session], counters: Counters) -> None:
@@ -24,7 +24,7 @@ class SessionLimits:
         self._connected = Pool(settings.max_sessions, settings.shares)
         self._resumable = Pool(settings.max_resumable, settings.shares)
         self.on_full: Callable[[Session, str], None] = _ignore
-        """Called with the reason if there is no place for a session, or for its connection."""
+        """Called with the reason if there is no slot for a session or for its connection."""
 
     def configure(self, settings: HubSettings) -> None:
         """Set the limits; sessions above a lowered limit stay."""
@@ -32,13 +32,13 @@ class SessionLimits:
         self._resumable.configure(settings.max_resumable, settings.shares)
 
     def stats(self) -> dict[str, object]:
-        """Return how many places are taken."""
+        """Return the numbers of used slots."""
         return {"connected_sessions": self._connected.used, "resumable_sessions": self._resumable.used}
 
     def take_slot(self, session: Session, identity: str, *, always: bool = False) -> str:
-        """Give a session a place as this identity, instead of any that it has; return why not, if there is none.
+        """Give a session a slot as this identity, in place of its current one; return an error if there is none.
 
-        With `always`, it gets one even if there is none left.
+        With `always`, the limit is ignored.
         """
         is_trusted = session.credentials.is_trusted
         owner = HUB_OWNER if is_trusted else owner_of(identity, session.remote)
@@ -54,7 +54,7 @@ class SessionLimits:
         return f"{TOO_MANY_SESSIONS}: {error}" if error else ""
 
     def take_connection_slot(self, peer: str) -> str:
-        """Give an open, resumable session a place for its connection; return why not, if there is none."""
+        """Give an open resumable session a connection slot; return an error if there is none."""
         session = self._sessions.get(peer)
         if session is None or session.stage is Stage.CLOSED or session.connection_slot_owner is not None:
             return ""
@@ -72,12 +72,12 @@ class SessionLimits:
         return error
 
     def release_connection_slot(self, peer: str) -> None:
-        """Release the place of a session's connection, if it has one."""
+        """Release the connection slot of a session, if it has one."""
         if (session := self._sessions.get(peer)) is not None:
             self._release_connection(session)
 
     def leave(self, session: Session) -> None:
-        """Release all places of a session."""
+        """Release all slots of a session."""
         self._release_connection(session)
         if session.session_slot_owner is not None:
             (self._resumable if session.traits.is_durable else self._connected).release(session.session_slot_owner)

@@ -1,7 +1,7 @@
-"""Limits that all peers share, and the part of each limit that one owner may use.
+"""Hub-wide limits, and the share of each limit that one owner may use.
 
-Peers cost nothing: one program can use up a limit per hub, and avoids a limit per peer by opening more peers.
-An owner is an identity, or for anonymous peers their network address.
+A limit per peer does not stop a program that opens more peers, and one program can use up a limit of the whole hub.
+Shares therefore belong to owners: an owner is an identity, or for anonymous peers their network address.
 """
 
 from collections.abc import Iterator
@@ -30,7 +30,7 @@ HUB_OWNER: Final = Owner("", is_anonymous=False)
 
 def owner_of(identity: str, remote: str) -> Owner:
     """Return the owner of a peer; `remote` is `host:port`, `[host]:port` or another name of its address."""
-    # Without the port: with it, each connection would be another entry of the cache.
+    # Strip the port: otherwise each connection would use a cache entry of its own.
     return _owner_of(identity, remote.rpartition(":")[0].strip("[]") or remote)
 
 
@@ -51,7 +51,7 @@ def _owner_of(identity: str, host: str) -> Owner:
 
 
 def owner_from_name(name: str) -> Owner:
-    """Return the owner of this name, as a store has it; the hub for an empty one, so that no share limits it."""
+    """Return the owner with this name in a store; an empty name is the hub, which no share limits."""
     return Owner(name, name.startswith(_ADDRESS_PREFIX)) if name else HUB_OWNER
 
 
@@ -60,13 +60,13 @@ class LimitShares:
     """The parts of a limit that owners may use, from 0 to 1."""
 
     per_owner: float = 0.5
-    """One owner."""
+    """For one owner."""
     anonymous: float = 1.0
-    """All anonymous owners together."""
+    """For all anonymous owners together."""
 
 
 class _Bounds(NamedTuple):
-    """One limit, and what of it owners may use."""
+    """One limit with the shares of its owners."""
 
     total: int
     per_owner: int
@@ -78,7 +78,7 @@ class _Bounds(NamedTuple):
         return cls(limit, max(1, int(limit * shares.per_owner)), max(1, int(limit * shares.anonymous)))
 
     def excess(self, owner: Owner, used: int, by_owner: int, by_anonymous: int, unit: str = "") -> str:
-        """Return which bound these amounts exceed, as the end of a sentence; empty if none."""
+        """Return the bound that these amounts exceed, as the end of a sentence; empty if none."""
         if used > self.total:
             return f"the limit of {self.total}{unit} for the whole hub is reached"
         if owner is HUB_OWNER:
@@ -103,10 +103,10 @@ class Pool:
         """Set the limit and the shares; amounts above a lowered limit stay until they are released."""
         self._bounds = _Bounds.from_limit(limit, shares)
         self.safe_amount = min(self._bounds)
-        """As long as all together use no more, no bound is reached."""
+        """No bound is reached while the total stays within this amount."""
 
     def excess(self, owner: Owner, amount: int = 1) -> str:
-        """Return which bound an acquisition would exceed, as the end of a sentence; empty if there is room."""
+        """Return the bound that an acquisition would exceed, as the end of a sentence; empty if there is room."""
         used = self.used + amount
         if used <= self.safe_amount:
             return ""
@@ -121,7 +121,7 @@ class Pool:
                 self._anonymous += amount
 
     def release(self, owner: Owner, amount: int = 1) -> None:
-        """Give back what `acquire` counted."""
+        """Release an acquired amount."""
         self.used -= amount
         if owner is HUB_OWNER:
             return
@@ -138,12 +138,12 @@ class Pool:
         return self._by_owner.get(owner, 0)
 
     def largest_owners(self, count: int) -> Iterator[tuple[Owner, int]]:
-        """Yield the owners that use most."""
+        """Yield the owners with the largest amounts."""
         yield from nlargest(count, self._by_owner.items(), key=itemgetter(1))
 
 
 class _Usage:
-    """What somebody has of a `SizedPool`."""
+    """Usage of a `SizedPool`."""
 
     __slots__ = ("number", "size")
 
@@ -155,9 +155,9 @@ _NO_USAGE: Final = _Usage()
 
 
 class SizedPool:
-    """Things that are limited by their number and by their size together.
+    """A resource with two limits, for the number of items and for their total size.
 
-    It is not made of two of the above because every durable request passes through it.
+    It does not consist of two `Pool` objects, because every durable request passes through it.
     """
 
     def __init__(self, limit: int, limit_bytes: int, shares: LimitShares) -> None:
@@ -167,7 +167,7 @@ class SizedPool:
         self.configure(limit, limit_bytes, shares)
 
     def configure(self, limit: int, limit_bytes: int, shares: LimitShares) -> None:
-        """Set the limits and the shares; what is above a lowered limit stays until it is released."""
+        """Set the limits and the shares; items above a lowered limit stay until they are released."""
         self._number_bounds, self._size_bounds = (
             _Bounds.from_limit(limit, shares),
             _Bounds.from_limit(limit_bytes, shares),
@@ -175,7 +175,7 @@ class SizedPool:
         self._safe_number, self._safe_size = min(self._number_bounds), min(self._size_bounds)
 
     def excess(self, owner: Owner, size: int) -> str:
-        """Return which bound one more thing would exceed, as the end of a sentence; empty if there is room."""
+        """Return the bound that one more item would exceed, as the end of a sentence; empty if there is room."""
         if self.number < self._safe_number and self.size + size <= self._safe_size:
             return ""
         usage, anonymous = self._by_owner.get(owner, _NO_USAGE), self._anonymous
@@ -186,7 +186,7 @@ class SizedPool:
         return self._size_bounds.excess(owner, *used, " bytes")
 
     def acquire(self, owner: Owner, size: int) -> None:
-        """Count one thing, whether or not there is room for it."""
+        """Count one item, whether or not there is room for it."""
         usage = self._by_owner.get(owner)
         if usage is None:
             usage = self._by_owner[owner] = _Usage()
@@ -200,7 +200,7 @@ class SizedPool:
             usage.size += size
 
     def release(self, owner: Owner, size: int) -> None:
-        """Give back what `acquire` counted."""
+        """Release one acquired item."""
         usage = self._by_owner[owner]
         self.number -= 1
         self.size -= size
@@ -214,6 +214,6 @@ class SizedPool:
             usage.size -= size
 
     def used_by(self, owner: Owner) -> tuple[int, int]:
-        """Return the number and the size of what an owner has."""
+        """Return the number and the total size of an owner's items."""
         usage = self._by_owner.get(owner, _NO_USAGE)
         return usage.number, usage.size

@@ -1,4 +1,4 @@
-"""How much a body takes, for all that is kept within bounds."""
+"""Sizes of message bodies for the limits."""
 
 from sys import getsizeof
 
@@ -6,7 +6,7 @@ from fiveways.wire.payload import Binary, Cbor, Json, Payload, Text, Value
 
 
 def size_of(body: Payload) -> int:
-    """Return the bytes of a body, as it came or else as JSON; Unrepresentable if it has none."""
+    """Return the bytes of a body in its original form, else as JSON; Unrepresentable if it has no JSON form."""
     match body:
         case Text():
             return len(body.raw.encode(errors="surrogatepass"))
@@ -19,7 +19,7 @@ def size_of(body: Payload) -> int:
 
 
 def memory_of(body: Payload) -> int:
-    """Return about how many bytes of memory a body takes; Unrepresentable if it has no form as JSON."""
+    """Return the approximate memory of a body; Unrepresentable if it has no JSON form."""
     match body:
         case Text():
             return getsizeof(body.raw)
@@ -45,7 +45,7 @@ def _memory_of(value: object) -> int:
 
 
 def is_null(body: Payload) -> bool:
-    """Say whether a body is null, or on MQTT nothing at all."""
+    """Return whether a body is null; in MQTT an empty payload counts as null."""
     match body:
         case Value():
             return body.native is None

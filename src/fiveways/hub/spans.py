@@ -1,6 +1,6 @@
-"""Calls as spans of traces: which of them are recorded, and what is known of each when it is over.
+"""Trace spans of calls: sampling, and a queue of finished spans for the exporter.
 
-Nothing is made here but tuples: to write them down is the business of somebody who has time.
+The hub only creates tuples here; export is the task of another thread.
 """
 
 from collections import deque
@@ -13,16 +13,16 @@ from fiveways.model.trace_context import TraceContext, format_traceparent, parse
 
 
 class Span(NamedTuple):
-    """One call that is recorded."""
+    """The span of a recorded call."""
 
     context: TraceContext
-    """What its callee is told."""
+    """The trace context for its callee."""
     parent: int
-    """The span that caused it; 0 if the trace begins here."""
+    """The parent span; 0 if the trace begins here."""
 
 
 class FinishedSpan(NamedTuple):
-    """One call that is over. Peers are named as others may know them."""
+    """A finished call, with the public names of its peers."""
 
     span: Span
     method: str
@@ -34,31 +34,31 @@ class FinishedSpan(NamedTuple):
     started_at: float
     ended_at: float
     reason: Reason | None
-    """Why it failed, if it did."""
+    """None after a result."""
 
 
 class SpanRecorder:
-    """Decides which calls are recorded, and keeps what was, until somebody takes it.
+    """Samples calls, and queues finished spans until they are taken.
 
-    A trace that the caller says is recorded is gone on with, and one that it says is not is left alone. Of calls that
-    come without one, some begin one.
+    A sampled trace of the caller is continued, an unsampled one is left alone. Of calls without a trace context, a part
+    begins a new trace.
     """
 
     def __init__(self, random: Random, sample: float, max_waiting: int) -> None:
-        """Make it; `sample` is the part of calls without a trace that begin one, `max_waiting` is what is kept."""
+        """Create a recorder that samples this part of new traces and queues at most `max_waiting` finished spans."""
         self._random = random
         self.sample = sample
         self._max_waiting = max_waiting
         self._finished: deque[FinishedSpan] = deque()
         self.dropped = 0
-        """Calls for which there was no room."""
+        """Spans for which the queue had no room."""
 
     def begin(self, traceparent: str) -> tuple[Span | None, str]:
-        """Begin with a call: return what it is recorded as, if it is, and what its callee is told."""
+        """Start a call: return its span, if it is recorded, and the trace context for its callee."""
         parent = parse_traceparent(traceparent) if traceparent else None
         if parent is None:
             if self._random.random() >= self.sample:
-                return None, ""  # what is no trace context is not passed on either
+                return None, ""  # an invalid trace context is not forwarded either
             parent = TraceContext(self._id(128), 0, is_sampled=True)
         elif not parent.is_sampled:
             return None, traceparent
@@ -69,16 +69,16 @@ class SpanRecorder:
         return self._random.getrandbits(bits) or 1
 
     def end(self, finished: FinishedSpan) -> None:
-        """Know that a call is over."""
+        """Queue the span of a finished call."""
         if len(self._finished) >= self._max_waiting:
             self.dropped += 1
         else:
             self._finished.append(finished)
 
     def mark_failed(self, span: Span, reason: Reason) -> None:
-        """Know that a call failed that was over already, with a result; too late if it was taken meanwhile."""
+        """Mark a finished call as failed after all, unless its span was taken meanwhile."""
         newer: list[FinishedSpan] = []
-        with suppress(IndexError):  # somebody may take from the other end
+        with suppress(IndexError):  # the exporter takes from the other end
             while (last := self._finished.pop()).span is not span:
                 newer.append(last)
             self._finished.append(last._replace(reason=reason))
@@ -88,7 +88,7 @@ class SpanRecorder:
         return len(self._finished)
 
     def take(self, limit: int) -> list[FinishedSpan]:
-        """Return the next ones, and forget them. This may be called from another thread."""
+        """Remove and return the oldest spans; safe to call from another thread."""
         taken: list[FinishedSpan] = []
         while len(taken) < limit and self._finished:
             taken.append(self._finished.popleft())

@@ -1,4 +1,4 @@
-"""What the hub holds for its peers: requests, jobs and retained values, listed and purged by operators."""
+"""Inventory of durable requests, jobs and retained values, for operators to list and purge."""
 
 from collections.abc import Iterator
 from heapq import nlargest
@@ -22,13 +22,13 @@ if TYPE_CHECKING:
 
 KINDS: Final = ("requests", "jobs", "values")
 _MAX_ROWS: Final = 1000
-"""Rows in one answer."""
+"""Rows in one response."""
 _MAX_PURGED: Final = 10_000
-"""In one call: the hub does nothing else meanwhile."""
+"""Items of one call: the hub does nothing else meanwhile."""
 
 
 class StateFilter(NamedTuple):
-    """What an operator asks for; an empty text stands for all."""
+    """A filter of the inventory; an empty text matches everything."""
 
     kind: str
     owner: str
@@ -47,7 +47,7 @@ class _Entry(NamedTuple):
 
 
 class StateInventory:
-    """Knows all that is held, and whose it is."""
+    """All stored items with their owners."""
 
     def __init__(
         self,
@@ -57,7 +57,7 @@ class StateInventory:
         publishing: "Publishing",
         store_status: "StoreStatus",
     ) -> None:
-        """Make it; `cancel` ends a durable request as its peer would."""
+        """Create the inventory; `cancel` ends a durable request as its peer would."""
         self._durable_requests = durable_requests
         self._cancel = cancel
         self._queues = queues
@@ -65,7 +65,7 @@ class StateInventory:
         self._store_status = store_status
 
     def summarize(self, state_filter: StateFilter) -> dict[str, object]:
-        """Return numbers and bytes by kind, owner and name, the largest first, and how many rows were left out."""
+        """Return numbers and bytes by kind, owner and name, the largest first, and the number of omitted rows."""
         rows: dict[tuple[str, str, str], list[int]] = {}
         for entry in self._matching(state_filter):
             row = rows.setdefault((entry.kind, entry.owner.name, entry.name), [0, 0, 0])
@@ -78,9 +78,9 @@ class StateInventory:
         return {"held": rendered, "more": len(rows) - len(rendered)}
 
     def purge(self, state_filter: StateFilter, now: float) -> tuple[int, int, Deliveries]:
-        """Cancel requests, delete jobs that no worker has, or forget values.
+        """Cancel requests, delete jobs that no worker has, or delete retained values.
 
-        Return how many, how many are left for another call, and what is to be done.
+        Return the number of purged items, the number left for another call, and the deliveries.
         """
         if not (state_filter.kind and (state_filter.owner or state_filter.name)):
             raise bad_arguments("needs a kind, and an owner or a name")

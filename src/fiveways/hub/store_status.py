@@ -1,4 +1,4 @@
-"""Whether the store takes records now, and the answers to callers whose records it did not take."""
+"""Availability of the store, and failures for callers whose records it could not write."""
 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
@@ -21,27 +21,27 @@ class StoreStatus:
 
     queues: "WorkQueues"
     waiting_requests: "WaitingRequests"
-    """Both are set by their makers."""
+    """Both are set by their constructors."""
 
     def __init__(self, counters: Counters, epoch: float, *, is_durable: bool) -> None:
-        """Make it; with `is_durable` there is a store."""
+        """Create the status; `is_durable` says whether there is a store."""
         self.is_durable = is_durable
         self.epoch = epoch
-        """When `now` was 0.0, in seconds since 1970, for the times of requests and answers on disk."""
+        """Unix time at `now` 0.0, for the times in stored records."""
         self.is_expiry_held = False
-        """Restored requests keep the time that they had left when the last record was written: the clock has jumped."""
+        """The clock has jumped: restored requests keep the time that was left when the last record was written."""
         self._held_requests: list[DurableRequest] = []
         self.unavailable_reason = ""
-        """Why no record can be written now, as a sentence for callers; empty if records can be."""
+        """The reason why no record can be written now, as a sentence for callers; empty if the store is available."""
         self._counters = counters
 
     def note_restored(self, request: "DurableRequest") -> None:
-        """Note a request whose end depends on a clock that has jumped."""
+        """Note a restored request whose expiry depends on a clock that has jumped."""
         if self.is_expiry_held:
             self._held_requests.append(request)
 
     def release_held(self, jump: float | None, now: float = 0.0) -> int:
-        """Hold no request any more; after a confirmed jump, they end earlier by it. Return how many are over then."""
+        """End the hold of restored requests, which expire earlier after a confirmed jump; return how many have expired."""
         held, self._held_requests, self.is_expiry_held = self._held_requests, [], False
         if jump is None:
             return 0
@@ -51,14 +51,14 @@ class StoreStatus:
         return sum(request.has_no_callee and request.expires_at <= now for request in held)
 
     def check_available(self) -> None:
-        """Raise a Refusal if a durable promise cannot be kept now."""
+        """Raise Refusal if the store cannot write a record now."""
         if self.unavailable_reason:
             raise overloaded(self.unavailable_reason)
 
     def fail_unwritten(self, persists: Sequence[Persist], error: str) -> Deliveries:
-        """Answer callers whose records could not be written; delete their jobs that no worker has had.
+        """Fail the callers of records that could not be written, and delete their jobs that no worker has had.
 
-        A job that a worker has had may be done, so its caller is told that it is lost.
+        A worker may have finished a job that it had, so the failure of its caller is `lost`.
         """
         jobs = {
             (persist.record.queue, persist.record.number) for persist in persists if isinstance(persist.record, PutJob)

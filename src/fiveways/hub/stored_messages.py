@@ -1,4 +1,4 @@
-"""Words as they are kept: read by nobody but the hub, perhaps a later one."""
+"""Encoding of messages in the store; only this hub or a later version reads them."""
 
 from collections.abc import Mapping
 from typing import Final
@@ -42,12 +42,12 @@ _unpack_answer: Final = msgspec.msgpack.Decoder(_StoredResult | _StoredFailure).
 
 
 def encode_call(call: Call) -> bytes:
-    """Return a call without its id, which is its key."""
+    """Encode a call without its id, which is its key."""
     return _pack(_StoredCall(call.method, call.spelling, call.body.nq(), call.traceparent, _encode_extras(call.extras)))
 
 
 def decode_call(call_id: str, raw: bytes) -> Call:
-    """Return it again."""
+    """Decode a stored call."""
     stored = _unpack_call(raw)
     extras = _decode_extras(stored.extras)
     return Call(
@@ -56,12 +56,12 @@ def decode_call(call_id: str, raw: bytes) -> Call:
 
 
 def encode_result(result: Result) -> bytes:
-    """Return an answer without its id."""
+    """Encode a result without its id."""
     return _pack(_StoredResult((result.body or NULL).nq(), _encode_extras(result.extras)))
 
 
 def encode_failure(failure: Failure) -> bytes:
-    """Return why there is no answer, likewise."""
+    """Encode a failure without its id."""
     data = None if failure.data is None else failure.data.nq()
     return _pack(
         _StoredFailure(
@@ -71,7 +71,7 @@ def encode_failure(failure: Failure) -> bytes:
 
 
 def decode_answer(call_id: str, raw: bytes) -> Result | Failure:
-    """Return either of them again."""
+    """Decode a stored result or failure."""
     stored = _unpack_answer(raw)
     if isinstance(stored, _StoredResult):
         return Result(call_id, None if stored.body is None else Json(stored.body), extras=_decode_extras(stored.extras))

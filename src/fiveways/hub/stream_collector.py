@@ -1,4 +1,4 @@
-"""Elements of a stream, put together for somebody who takes them only as one array."""
+"""Collection of a stream into one array, for a receiver without streams."""
 
 from fiveways.errors import FivewaysError, Unrepresentable
 from fiveways.wire.limits import Limits
@@ -6,11 +6,11 @@ from fiveways.wire.payload import Json, Payload, Value
 
 
 class CollectError(FivewaysError):
-    """The array has no room for one more element, or cannot hold it; the text says why."""
+    """The array has no room for one more element, or cannot hold it; the text gives the reason."""
 
 
 class ByteCounter:
-    """How many bytes the arrays of one peer take together."""
+    """Bytes of all arrays of one peer."""
 
     __slots__ = ("used",)
 
@@ -19,9 +19,9 @@ class ByteCounter:
 
 
 class StreamCollector:
-    """An array that grows, within the bounds of a stream and of a text, and of all arrays of its peer.
+    """A growing array within the limits of a stream, of a text, and of all arrays of its peer.
 
-    It is kept as JSON: values would take many times as much memory.
+    The buffer is JSON: decoded values would take many times as much memory.
     """
 
     __slots__ = ("_buffer", "_count", "_limits", "_peer_bytes")
@@ -33,11 +33,11 @@ class StreamCollector:
         self._buffer = bytearray(b"[")
 
     def add(self, body: Payload) -> None:
-        """Append an element; TooMuch if that cannot be."""
+        """Append an element; raise CollectError if that is impossible."""
         if self._count >= self._limits.max_stream:
             raise CollectError(f"more than {self._limits.max_stream} elements")
         try:
-            body.value()  # so that what has none is found now
+            body.value()  # finds bodies without a value early
             raw = body.json()
         except Unrepresentable as exc:
             raise CollectError(str(exc)) from exc
@@ -54,14 +54,14 @@ class StreamCollector:
         self._buffer += b","
 
     def to_array(self) -> Payload:
-        """Return the array; TooMuch if it is nested too deeply."""
+        """Return the array; raise CollectError if it is nested too deeply."""
         try:
             return Value(Json(bytes(self._buffer).removesuffix(b",") + b"]").value())
         except Unrepresentable as exc:
             raise CollectError(str(exc)) from exc
 
     def clear(self) -> None:
-        """Let go of all elements."""
+        """Release all elements."""
         if self._count:
             self._peer_bytes.used -= len(self._buffer) - len("[")
             self._count = 0
@@ -69,7 +69,7 @@ class StreamCollector:
 
 
 def as_array(body: Payload) -> Payload:
-    """Return an array: the body itself where it is one, since who cannot stream gives all elements at once."""
+    """Return an array: the body itself if it is one, because a callee without streams returns all elements at once."""
     try:
         value = body.value()
     except Unrepresentable as exc:

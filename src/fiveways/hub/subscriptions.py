@@ -1,4 +1,4 @@
-"""Who has subscribed to what: literal topics by themselves, patterns by their shape, and what was found before."""
+"""Subscriptions: exact topics in a table, patterns in an index, and a cache of the subscribers of each topic."""
 
 from itertools import chain
 from operator import is_
@@ -18,16 +18,16 @@ from fiveways.wire.limits import Limits
 
 _MAX_CACHED_TOPICS: Final = 4096
 _MAX_CACHED_SUBSCRIBERS: Final = 1 << 20
-"""In all lists that were made for one topic each."""
+"""Total length of the joined lists, each of which belongs to one topic."""
 _NO_LIST: Final[tuple[list[Subscribers], Subscribers]] = ([], ())
 _SUBSCRIPTION_BYTES: Final = 1000
 """The objects and table entries of a subscription, without the text and the levels of its pattern."""
 _LEVEL_BYTES: Final = 40
-"""The places of a level in the tuples that hold it."""
+"""The entries of a level in the tuples that hold it."""
 
 
 class Subscription(msgspec.Struct, frozen=True):
-    """What a peer asked for, and what it is counted as."""
+    """A subscription with its size for the limits."""
 
     pattern: Pattern
     subscriber: Subscriber
@@ -51,36 +51,36 @@ class Subscriptions:
         self._by_first: dict[str, set[Topic]] = {}
         """The topics in the cache by their first segment; some may have left it."""
         self._joined_lists: dict[Topic, tuple[list[Subscribers], Subscribers]] = {}
-        """For topics that several patterns match, or that have a policy: of what the list was made, and the list."""
+        """For topics with several matching patterns or with a policy: the parts of the joined list, and the list."""
         self._joined_length = 0
-        """The length of all these lists."""
+        """Total length of these lists."""
         self._policies: tuple[tuple[Glob, str], ...] = ()
         self._count = 0
         self.cached = self._cache.get
-        """Return those who get a topic, if somebody has asked `match` for it lately."""
+        """Return the subscribers of a topic from the cache, if `match` found them recently."""
 
     def __len__(self) -> int:
         return self._count
 
     @property
     def size(self) -> int:
-        """The estimated bytes of all."""
+        """Estimated bytes of all subscriptions."""
         return self._bytes.used
 
     def configure(self, settings: HubSettings) -> None:
-        """Set the bounds, and the policies: globs over topics that decide what happens to slow readers."""
+        """Set the limits and the overflow policies by topic."""
         self._bytes.configure(settings.max_subscription_bytes, settings.shares)
         self._steps.configure(settings.max_match_steps, settings.shares)
         self._policies = tuple((Glob(pattern), policy) for pattern, policy in settings.topic_policies)
         self._clear_caches()
 
     def check_depth(self, segments: int) -> None:
-        """Refuse a topic or a pattern of too many segments."""
+        """Refuse a topic or a pattern with too many segments."""
         if segments > self._max_depth:
             raise bad_arguments(f"the topic has {segments} segments, of at most {self._max_depth}")
 
     def add(self, pattern: Pattern, subscriber: Subscriber, owner: Owner) -> None:
-        """Take a subscription; a Refusal if there is no room, or its name is taken."""
+        """Add a subscription; raise Refusal if there is no room, or if its name is taken."""
         own = self._by_peer.get(subscriber.peer, {})
         name = subscriber.subscription
         self.check_depth(len(pattern.levels))
@@ -105,11 +105,11 @@ class Subscriptions:
             self._cache.pop(topic, None)
 
     def of_peer(self, peer: str) -> list[Subscription]:
-        """Return all that a peer has."""
+        """Return all subscriptions of a peer."""
         return list(self._by_peer.get(peer, {}).values())
 
     def remove(self, peer: str, name: str) -> bool:
-        """End a subscription; say whether there was one."""
+        """End a subscription; return whether there was one."""
         own = self._by_peer.get(peer, {})
         subscription = own.pop(name, None)
         if subscription is None:
@@ -120,26 +120,26 @@ class Subscriptions:
         return True
 
     def leave(self, peer: str) -> None:
-        """End all that a peer has."""
+        """End all subscriptions of a peer."""
         for subscription in self._by_peer.pop(peer, {}).values():
             self._remove(subscription)
 
     def exact_subscribers(self, topic: Topic) -> list[Subscriber]:
-        """Return all who subscribed to this very topic."""
+        """Return the subscribers to exactly this topic."""
         bucket = self._exact.get(topic)
         return [] if bucket is None else list(bucket.members)
 
     def close_topic(self, topic: Topic) -> list[Subscriber]:
-        """End all subscriptions to this very topic; return who had them."""
+        """End all subscriptions to exactly this topic, and return their subscribers."""
         ended = self.exact_subscribers(topic)
         for subscriber in ended:
             self.remove(subscriber.peer, subscriber.subscription)
         return ended
 
     def match(self, topic: Topic) -> Subscribers:
-        """Return all who get what is published on a topic: the same tuple until one of them comes or goes.
+        """Return all subscribers of a topic: the same tuple until one of them changes.
 
-        A Refusal if the topic has too many segments.
+        Raise Refusal if the topic has too many segments.
         """
         cached = self._cache.get(topic)
         if cached is not None:
@@ -165,7 +165,7 @@ class Subscriptions:
         return subscribers
 
     def _join(self, topic: Topic, parts: list[Subscribers]) -> Subscribers:
-        """Return one list for several; the same as before if they are the same."""
+        """Return one list for several parts; the same object as before if the parts are the same."""
         old_parts, old = self._joined_lists.get(topic, _NO_LIST)
         if len(parts) == len(old_parts) and all(map(is_, parts, old_parts)):
             return old
@@ -206,7 +206,7 @@ class Subscriptions:
         self._joined_length = 0
 
     def _invalidate_matches(self, pattern: Pattern) -> None:
-        """Forget the topics that begin like a pattern; their lists are still used if the pattern is in none of them."""
+        """Remove the topics that may match from the cache; joined lists without this pattern are reused."""
         if pattern.levels and len(pattern.levels[0]) == 1:
             for topic in self._by_first.pop(pattern.levels[0][0], ()):
                 self._cache.pop(topic, None)
@@ -216,6 +216,6 @@ class Subscriptions:
 
 
 def subscription_memory(pattern: Pattern, name: str) -> int:
-    """Return about how much memory a subscription takes: a little more than CPython allocates, never less."""
+    """Return the approximate memory of a subscription: slightly more than CPython allocates, never less."""
     levels = sum(getsizeof(level) + _LEVEL_BYTES + sum(map(getsizeof, level)) for level in pattern.levels)
     return _SUBSCRIPTION_BYTES + getsizeof(name) + levels

@@ -5,11 +5,11 @@ from math import inf
 from typing import Final
 
 _MAX_DEAD_ENTRIES: Final = 64
-"""Entries of the heap that may be dead before it is made anew."""
+"""Cancelled entries that the heap may hold before it is rebuilt."""
 
 
 class WakeTime:
-    """When the hub must be woken: never too late, and at times too early. It costs nothing to look at."""
+    """The time at which the hub must be woken; it may be too early but never too late. Reading it costs nothing."""
 
     __slots__ = ("at",)
 
@@ -17,12 +17,12 @@ class WakeTime:
         self.at = inf
 
     def set_latest(self, at: float) -> None:
-        """Let it be then at the latest."""
+        """Wake the hub at this time or earlier."""
         self.at = min(self.at, at)
 
 
 class Timers:
-    """A heap whose dead entries are skipped, and swept out before they are more than the living."""
+    """A heap of deadlines. Cancelled entries are skipped, and removed before they outnumber the others."""
 
     __slots__ = ("_alarm", "_at", "_heap")
 
@@ -35,19 +35,19 @@ class Timers:
         return len(self._at)
 
     def set(self, key: str, at: float) -> None:
-        """Let `key` be due at that time; it must not wait for another."""
+        """Set the deadline of `key`, which must have no other one."""
         self._at[key] = at
         self._alarm.set_latest(at)
         heappush(self._heap, (at, key))
 
     def cancel(self, key: str) -> None:
-        """Forget a key, if it is known."""
+        """Remove a key, if it is known."""
         if self._at.pop(key, None) is not None and len(self._heap) > 2 * len(self._at) + _MAX_DEAD_ENTRIES:
             self._heap = [(due_at, other_key) for other_key, due_at in self._at.items()]
             heapify(self._heap)
 
     def next_due(self) -> float | None:
-        """Return when the first key is due."""
+        """Return the earliest deadline."""
         heap = self._heap
         while heap:
             at, key = heap[0]
@@ -57,7 +57,7 @@ class Timers:
         return None
 
     def pop_due(self, now: float) -> list[str]:
-        """Return the keys whose time has come, and forget them."""
+        """Remove and return the keys whose deadline has passed."""
         due: list[str] = []
         while (at := self.next_due()) is not None and at <= now:
             key = heappop(self._heap)[1]

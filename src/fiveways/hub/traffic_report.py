@@ -1,4 +1,4 @@
-"""What `hub.traffic` answers: all that has passed since the hub's start, so that whoever reads it twice has rates."""
+"""The response of `hub.traffic`: totals since the start of the hub. The difference of two responses gives rates."""
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
@@ -22,13 +22,13 @@ from fiveways.hub.traits import OBSERVER
 from fiveways.model.value_redaction import redact_text
 
 _DECIMALS: Final = 6
-"""Of a time in seconds: what is less was not measured."""
+"""Decimals of a time in seconds; the clock measures no more."""
 
 
 def traffic_report(traffic: TrafficTotals, at: float, uptime: float, epoch: float) -> dict[str, object]:
-    """Return all numbers; `at` is in seconds since 1970, `epoch` is when the hub's clock was 0.
+    """Return the whole report; `at` is Unix time, and `epoch` the Unix time at which the hub's clock was 0.
 
-    Calls of observers are no load, so they are counted apart.
+    Calls of observers are not load, so they are counted apart.
     """
     methods, topics, bridges = traffic.by_method(observers=False), by_topic(traffic), traffic.by_protocol_pair()
     observed = sum(bridges.pop(pair).calls for pair in list(bridges) if pair[0] == OBSERVER)
@@ -62,7 +62,7 @@ def traffic_report(traffic: TrafficTotals, at: float, uptime: float, epoch: floa
 
 
 def _latency_report(cells: Iterable[CallStats]) -> dict[str, object]:
-    """Return how many calls took how long, all together: so the difference of two answers has percentiles."""
+    """Return the latency histogram of all calls: the difference of two responses has percentiles."""
     total = Histogram()
     for stats in cells:
         total.merge(stats.histogram)
@@ -70,7 +70,7 @@ def _latency_report(cells: Iterable[CallStats]) -> dict[str, object]:
 
 
 def by_topic(traffic: TrafficTotals) -> dict[str, TopicStats]:
-    """Return what is known of each topic."""
+    """Return the counters of each topic."""
     topics = {topic_text(topic): stats for topic, stats in traffic.topics.items()}
     others = traffic.other_topics
     return topics | ({OTHER_LABEL: others} if others.publications or others.deliveries or others.missed else {})
@@ -117,7 +117,7 @@ def _method_row(name: str, stats: CallStats) -> dict[str, object]:
 
 
 def _evicted_counts(cells: Iterable[CallStats]) -> dict[str, int]:
-    """Return what belongs to the sum of all methods, and to none that is told."""
+    """Return totals that belong to the sum of all methods but to none of the listed ones."""
     total = CallStats()
     for stats in cells:
         total.add(stats)

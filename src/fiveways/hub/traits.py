@@ -1,4 +1,4 @@
-"""What the hub has to know of a peer's protocol and of its link, without knowing either."""
+"""The protocol and the connection of a peer as the hub sees them."""
 
 from dataclasses import dataclass, field
 from typing import Final
@@ -7,48 +7,48 @@ from fiveways.model.names import NameStyle
 from fiveways.model.topics import TopicStyle
 
 OBSERVER: Final = "observer"
-"""Stands for the protocol where the traffic of observers is counted."""
+"""Takes the place of the protocol for the traffic of observers."""
 
 
 @dataclass(frozen=True, slots=True)
 class ProtocolTraits:
-    """One protocol as the hub sees it."""
+    """Properties of one protocol."""
 
     protocol: str
     names: NameStyle
     topics: TopicStyle
     accepts_streams: bool = False
-    """A callee can be given a streamed request as it comes; for others it is collected into one array."""
+    """A callee takes a streamed request in parts; for other callees the hub collects it into one array."""
     cancels: bool = False
-    """A callee hears that its answer is not wanted any more; elsewhere only its conversation does."""
+    """A callee receives cancellations; in other protocols they only reach its conversation."""
     has_challenge: bool = False
-    """It has PROVE and PROOF."""
+    """It has HMAC challenges (PROVE and PROOF)."""
     is_durable: bool = False
-    """What it is told is accepted must be answered; its sessions outlive their links."""
+    """Accepted requests must be answered, and sessions outlive their connections."""
     has_variables: bool = False
     """The hub can set variables on a peer."""
     has_updates: bool = False
     """A peer can publish to the hub under a topic id of its own."""
     is_single_peer: bool = False
-    """A session is one program's own, so that this program can be called, and its session closed."""
+    """A session belongs to one program, so the hub can call that program and close its session."""
     attachments_follow: bool = False
-    """Attachments follow their message, in the order of their announcement, in both directions."""
+    """Attachments follow their message in the order of their announcement, in both directions."""
     lists_routes: bool = False
-    """Who offers a route can be asked at once what is below it."""
+    """A callee of a route answers discovery queries right after its registration."""
 
 
 @dataclass(frozen=True, slots=True)
 class Credentials:
-    """What the link itself tells about who is there."""
+    """Authentication data of a connection."""
 
     is_loopback: bool = True
     bearer: str = field(default="", repr=False)
-    """The token of an HTTP `Authorization` header, empty if there is none."""
+    """The token of an HTTP `Authorization` header; empty if there is none."""
     is_trusted: bool = False
-    """It is this very process: it needs no identity and may do everything."""
+    """The peer is in this process: it needs no identity and may do everything."""
     remote: str = ""
-    """The address of the other end, where it is known; behind a proxy it is that of the proxy."""
+    """The address of the other end if known; behind a proxy the address of the proxy."""
     proxied_address: str = ""
-    """The address that a proxy on this machine tells of its client; empty if there is no such proxy."""
+    """The client address in the headers of a proxy on this machine; empty without such a proxy."""
     is_observer: bool = False
-    """It only watches the hub: its frames, and its calls of the hub's own methods, are no load of others."""
+    """It only watches the hub: its frames and its calls of built-in methods are not counted as load."""

@@ -1,4 +1,4 @@
-"""What resumable sessions make the hub hold until their peers react: a bound over all of them, with shares."""
+"""Bytes that the hub holds for resumable sessions until their peers acknowledge them, with a limit and shares."""
 
 from collections.abc import Mapping
 from typing import Final
@@ -8,11 +8,11 @@ from fiveways.hub.settings import HubSettings
 from fiveways.hub.shares import HUB_OWNER, Owner, Pool
 
 _MIN_HEADROOM: Final = 1 << 20
-"""Bytes that an owner must have left before its requests are run, for the answer; of a small bound, an eighth."""
+"""Bytes that an owner must have left before its requests are run, for the response; an eighth of a small limit."""
 
 
 class SessionBytes:
-    """The bytes that one session has of the bound, counted for the owner that it had when it had none."""
+    """The bytes of one session, counted for its owner at the time when it began to hold any."""
 
     __slots__ = ("_owner", "_session", "gauge", "held")
 
@@ -23,7 +23,7 @@ class SessionBytes:
         self.held = 0
 
     def acquire(self, amount: int, *, always: bool = False) -> bool:
-        """Take so much more, if there is room or it must be; say whether it was taken."""
+        """Acquire bytes if there is room or `always` is set; return whether they were acquired."""
         if not self._session.is_present:
             return False
         if not self.held:
@@ -35,40 +35,40 @@ class SessionBytes:
         return True
 
     def has_room(self) -> bool:
-        """Whether the owner of the session may use more."""
+        """Return whether the session's owner has room."""
         return not self.gauge.pool.excess(self._owner if self.held else self._session.owner, self.gauge.min_headroom)
 
     def release(self, amount: int) -> None:
-        """Give so much back; what a session that has left still had was given back then."""
+        """Release bytes; those of a session that has left were already released."""
         amount = min(amount, self.held)
         self.gauge.release(self._owner, amount)
         self.held -= amount
 
 
 class UnacknowledgedBytes:
-    """All leases, and whether an owner may be at its share."""
+    """The bytes of all sessions, and whether any owner may be at its share."""
 
     def __init__(self, settings: HubSettings, sessions: Mapping[str, Session]) -> None:
         self._sessions = sessions
         self.pool = Pool(settings.max_unacknowledged_bytes, settings.shares)
         self.min_headroom = min(_MIN_HEADROOM, self.pool.safe_amount // 8)
         self.is_tight = False
-        """Some owner may have no room, so that each is asked before its peers' requests are run."""
+        """An owner may have no room, so each request needs a check of its owner."""
         self._by_peer: dict[str, SessionBytes] = {}
 
     def configure(self, settings: HubSettings) -> None:
-        """Let this bound hold from now on."""
+        """Apply a new limit."""
         self.pool.configure(settings.max_unacknowledged_bytes, settings.shares)
         self.min_headroom = min(_MIN_HEADROOM, self.pool.safe_amount // 8)
         self._update_is_tight()
 
     def acquire(self, owner: Owner, amount: int) -> None:
-        """Count an amount, whether or not there is room for it."""
+        """Count an amount, whether or not there is room."""
         self.pool.acquire(owner, amount)
         self._update_is_tight()
 
     def release(self, owner: Owner, amount: int) -> None:
-        """Give it back."""
+        """Release an amount."""
         self.pool.release(owner, amount)
         self._update_is_tight()
 
@@ -76,12 +76,12 @@ class UnacknowledgedBytes:
         self.is_tight = self.pool.used + self.min_headroom > self.pool.safe_amount
 
     def track(self, peer: str) -> SessionBytes:
-        """Return a lease for a new session."""
+        """Return the counter of a new session."""
         lease = self._by_peer[peer] = SessionBytes(self, self._sessions[peer])
         return lease
 
     def leave(self, session: Session) -> None:
-        """Take back what a session has, which has left."""
+        """Release all bytes of a session that has left."""
         lease = self._by_peer.pop(session.peer, None)
         if lease is not None:
             lease.release(lease.held)

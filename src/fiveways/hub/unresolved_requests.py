@@ -1,4 +1,4 @@
-"""Requests for names that nobody has registered since the hub started, while those who did before may come back."""
+"""Requests for methods not registered since the hub started, while callees of its previous process may return."""
 
 from collections.abc import Iterator
 
@@ -7,7 +7,7 @@ from fiveways.hub.timers import WakeTime
 
 
 class UnresolvedRequests:
-    """All of them. Whether one was cancelled meanwhile, or its peer has left, is for their owner to know."""
+    """The requests in order. Their owner checks whether one was cancelled or its session has left."""
 
     def __init__(self, alarm: WakeTime) -> None:
         self._alarm = alarm
@@ -15,11 +15,11 @@ class UnresolvedRequests:
         self._grace_until = 0.0
 
     def await_registrations(self, until: float) -> None:
-        """Wait until then for registrations."""
+        """Wait until this time for registrations."""
         self._grace_until = until
 
     def is_grace_over(self, now: float) -> bool:
-        """Whether nobody is waited for any more."""
+        """Return whether the wait for registrations has ended."""
         return now >= self._grace_until
 
     def add(self, request: DurableRequest) -> None:
@@ -28,7 +28,7 @@ class UnresolvedRequests:
         self._alarm.set_latest(self._grace_until)
 
     def take(self, name: str, *, is_route: bool) -> Iterator[DurableRequest]:
-        """Yield the requests that such a registration is for; they wait no longer."""
+        """Remove and yield the requests for a new registration."""
         requests, self._requests = self._requests, []
         for request in requests:
             method = request.call.method
@@ -38,12 +38,12 @@ class UnresolvedRequests:
                 self._requests.append(request)
 
     def expire(self, now: float) -> list[DurableRequest]:
-        """Return all requests once nobody is waited for any more."""
+        """Remove and return all requests after the wait for registrations."""
         if not self._requests or now < self._grace_until:
             return []
         expired, self._requests = self._requests, []
         return expired
 
     def deadline(self) -> float | None:
-        """Return when to call `late`."""
+        """Return the time of the next call of `expire`."""
         return self._grace_until if self._requests else None

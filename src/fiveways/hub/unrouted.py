@@ -1,4 +1,4 @@
-"""Calls that nobody was given: refused, called off, or waited for in vain. Their names may be anything."""
+"""Counters of calls that reached no callee: refused, cancelled or expired."""
 
 from fiveways.errors import Reason
 from fiveways.hub.builtin_methods import BuiltInMethods
@@ -9,7 +9,7 @@ from fiveways.model.messages import Call
 
 
 class UnroutedCalls:
-    """Counts them, by names that their callers could not make up."""
+    """Counts such calls under names that callers cannot invent."""
 
     def __init__(self, registrations: Registrations, built_ins: BuiltInMethods, traffic: TrafficTotals) -> None:
         self._offers = registrations
@@ -17,7 +17,7 @@ class UnroutedCalls:
         self._traffic = traffic
 
     def count(self, caller: Session, call: Call, reason: Reason, text: str, now: float) -> None:
-        """Count one that has failed."""
+        """Count a failed call."""
         name = CALLBACK_LABEL if call.callback else call.method
         is_known = call.callback or name in self._built_ins
         label = name if is_known else self._offers.known_name(name) or UNKNOWN_LABEL

@@ -1,4 +1,4 @@
-"""Updates that peers publish to an application in this process, under topic ids that both agreed upon (UMQ `T`)."""
+"""Updates that peers publish to an application in this process, under agreed topic ids (UMQ `T`)."""
 
 from collections.abc import Iterable
 
@@ -13,7 +13,7 @@ from fiveways.wire.limits import Limits
 
 
 class Updates:
-    """Topic ids of each peer that an application takes, and patterns of those that it takes from every peer."""
+    """Topic ids of each peer that an application receives, and patterns of those that it receives from every peer."""
 
     def __init__(self, limits: Limits, attachments: Attachments) -> None:
         self._max_per_peer = limits.max_subscriptions
@@ -22,14 +22,14 @@ class Updates:
         self._receivers: dict[str, dict[str, Session]] = {}
         """By peer and topic id."""
         self._patterns: dict[str, tuple[Session, tuple[Glob, ...]]] = {}
-        """By application, with or without patterns."""
+        """By application; the patterns may be empty."""
 
     def accept_matching(self, app: Session, patterns: Iterable[str]) -> None:
-        """Give an application the updates of all peers whose topic ids match, and who may publish on such a topic."""
+        """Forward updates with matching topic ids to an application, if the peer may publish on such a topic."""
         self._patterns[app.peer] = app, tuple(map(Glob, patterns))
 
     def accept(self, app: Session, peer: Session, name: str) -> None:
-        """Give an application the updates of one peer on one topic id; a Refusal if that cannot be."""
+        """Forward the updates of one peer on one topic id to an application; raise Refusal if that is impossible."""
         if not peer.traits.has_updates:
             text = f"{peer.traits.protocol} has no updates to a peer: publish on a topic of the hub instead"
             raise Refusal(Reason.UNAVAILABLE, text)
@@ -43,11 +43,11 @@ class Updates:
         self._receivers.setdefault(peer.peer, receivers)[name] = app
 
     def stop(self, peer: str, name: str) -> Deliveries:
-        """Unsubscribe from a topic id, if it is still there."""
+        """Unsubscribe from a topic id, if it is still open."""
         return [Delivery(peer, StopUpdates(name))] if self._remove(peer, name) is not None else []
 
     def forward_update(self, session: Session, message: Update, _now: float) -> Deliveries:
-        """Pass an update on to the application that takes it; without one, the peer hears that nobody wants it."""
+        """Forward an update to its application; without one, tell the peer to stop."""
         app = self._receivers.get(session.peer, {}).get(message.name) or self._matching_app(session, message.name)
         if app is None:
             return [Delivery(session.peer, StopUpdates(message.name))]
@@ -58,12 +58,12 @@ class Updates:
         return [Delivery(app.peer, Update(message.name, message.body, attachments, session.peer))]
 
     def forward_closed(self, session: Session, message: UpdatesClosed, _now: float) -> Deliveries:
-        """Tell the application that a peer ends its topic."""
+        """Tell the application that a peer closed its topic."""
         app = self._remove(session.peer, message.name)
         return [] if app is None else [Delivery(app.peer, UpdatesClosed(message.name, session.peer))]
 
     def leave(self, session: Session) -> Deliveries:
-        """End all topics of a peer, or of an application."""
+        """Close all topics of a peer, or of an application."""
         if self._patterns.pop(session.peer, None) is not None:
             by_app = [
                 (peer, name)

@@ -1,4 +1,4 @@
-"""What each session has said about itself, for others to read."""
+"""Session variables, which other peers can read."""
 
 from typing import Final
 
@@ -13,20 +13,20 @@ from fiveways.model.messages import Result, SetVariable, UnsetVariable
 from fiveways.wire.limits import Limits
 
 TOKEN_VARIABLE: Final = "token"  # noqa: S105  the name of a variable
-"""Never kept: to set it is to say who one is."""
+"""Never stored: setting it authenticates the session."""
 
 
 class Variables:
-    """All variables of all sessions."""
+    """The variables of all sessions."""
 
     def __init__(self, limits: Limits, admission: Admission) -> None:
         self._limits = limits
         self._admission = admission
         self._bytes: dict[str, int] = {}
-        """What the variables of each session take, names included."""
+        """Bytes of each session's variables, names included."""
 
     def handle_set(self, session: Session, message: SetVariable, now: float) -> Deliveries:
-        """Keep a variable; a Refusal if it is too large, or one too many."""
+        """Set a variable; raise Refusal if it is too large, or if there are too many."""
         if message.attachments:
             raise bad_arguments("a variable cannot have attachments")
         if message.name == TOKEN_VARIABLE:
@@ -51,14 +51,14 @@ class Variables:
         return [] if message.id is None else [Delivery(session.peer, Result(message.id))]
 
     def handle_unset(self, session: Session, message: UnsetVariable, _now: float) -> Deliveries:
-        """Forget a variable, if there is one."""
+        """Unset a variable, if it is set."""
         if message.name in session.variables:
             self._bytes[session.peer] -= self._size(session, message.name)
             del session.variables[message.name]
         return [] if message.id is None else [Delivery(session.peer, Result(message.id))]
 
     def leave(self, session: Session) -> None:
-        """Forget all variables of a session. Whoever holds the table itself may read on."""
+        """Stop counting the variables of a session; the holder of its table may still read them."""
         self._bytes.pop(session.peer, None)
 
     def _size(self, session: Session, name: str) -> int:

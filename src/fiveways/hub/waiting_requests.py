@@ -1,4 +1,4 @@
-"""Requests for which there is no callee now, and when to look for one again."""
+"""Durable requests without a callee, and the times of their retries."""
 
 from math import inf
 from typing import Final
@@ -10,46 +10,46 @@ from fiveways.hub.timers import Timers, WakeTime
 
 FIRST_RETRY_DELAY: Final = 0.5
 MAX_RETRY_DELAY: Final = 60.0
-"""Seconds before a request is given to a callee again that could not take it; twice as many each time."""
+"""Seconds before a refused request is sent to a callee again; the delay doubles with each retry."""
 _SHARE_OF_LIMIT: Final = 0.75
-"""The part of the limits that requests without a callee may use; the rest is for those that are given at once."""
+"""The part of the limits for requests without a callee; the rest is for requests that are dispatched at once."""
 _METHOD_KEY_PREFIX: Final = " "
-"""How the keys begin of methods whose callees have enough to do; no request's key does."""
+"""Prefix of the timer keys of busy methods; no key of a request begins with it."""
 
 
 class WaitingRequests:
-    """All of them, by method, those of one method in their order."""
+    """Waiting requests by method, in the order of their acceptance."""
 
     def __init__(self, alarm: WakeTime, settings: HubSettings) -> None:
         self._alarm = alarm
         self.pool = SizedPool(*_limits(settings))
         self._by_method: dict[str, dict[str, DurableRequest]] = {}
         self.busy_methods: set[str] = set()
-        """Methods all of whose callees have enough to do; whoever is done with something takes the next."""
+        """Methods whose callees are all at their limit; a callee that finishes a request takes the next one."""
         self._retries = Timers(alarm)
         self._first_expiry = inf
-        """No time is over earlier; known again exactly whenever that time has come."""
+        """A lower bound of the expiry times; exact again after each `expire` at that time."""
 
     def __bool__(self) -> bool:
         return bool(self._by_method)
 
     def configure(self, settings: HubSettings) -> None:
-        """Let these bounds hold from now on."""
+        """Apply new limits."""
         self.pool.configure(*_limits(settings))
 
     def count(self, request: DurableRequest) -> None:
-        """Count a request that has no callee, from its acceptance on."""
+        """Count a request without a callee, from its acceptance on."""
         if not request.has_no_callee:
             request.has_no_callee = True
             self.pool.acquire(request.owner, request.size)
 
     def uncount(self, request: DurableRequest) -> None:
-        """Count it no longer: it has a callee, or needs none any more."""
+        """Stop counting a request: it has a callee, or needs none any more."""
         request.has_no_callee = False
         self.pool.release(request.owner, request.size)
 
     def add(self, request: DurableRequest) -> None:
-        """Let it wait for somebody to come."""
+        """Let a request wait for a callee."""
         self._by_method.setdefault(request.call.method, {})[request.key] = request
         self.count(request)
         if request.expires_at < self._first_expiry:
@@ -57,22 +57,22 @@ class WaitingRequests:
             self._alarm.set_latest(self._first_expiry)
 
     def retry_later(self, request: DurableRequest, now: float) -> None:
-        """Let one wait that a callee could not take: longer each time."""
+        """Let a request wait that a callee refused, longer each time."""
         self.add(request)
         request.retry_delay = min(MAX_RETRY_DELAY, request.retry_delay * 2 or FIRST_RETRY_DELAY)
         self._retries.set(request.key, now + request.retry_delay)
 
     def wait_for_room(self, request: DurableRequest, now: float) -> None:
-        """Let it wait for one of those who have enough to do."""
+        """Let a request wait for a callee below its limit."""
         self.add(request)
         method = request.call.method
         if method not in self.busy_methods:
-            # Somebody who is done with something else does not take the next.
+            # A callee that finishes a request of another method does not take this one.
             self.busy_methods.add(method)
             self._retries.set(_METHOD_KEY_PREFIX + method, now + FIRST_RETRY_DELAY)
 
     def remove(self, request: DurableRequest) -> None:
-        """Let it wait no longer, if it does."""
+        """Remove a request, if it waits."""
         method = request.call.method
         requests = self._by_method.get(method)
         if requests is None or requests.pop(request.key, None) is None:
@@ -86,12 +86,12 @@ class WaitingRequests:
                 self._retries.cancel(_METHOD_KEY_PREFIX + method)
 
     def next_for(self, method: str) -> DurableRequest | None:
-        """Return the next one for this method."""
+        """Return the next request for this method."""
         requests = self._by_method.get(method)
         return next(iter(requests.values())) if requests else None
 
     def take(self, name: str, *, is_route: bool) -> list[DurableRequest]:
-        """Return those for this method, or for all below this route; they wait no longer."""
+        """Remove and return the requests for this method, or for all methods below this route."""
         names = [method for method in self._by_method if method.startswith(f"{name}.")] if is_route else [name]
         taken = [request for method in names for request in self._by_method.get(method, {}).values()]
         for request in taken:
@@ -99,19 +99,19 @@ class WaitingRequests:
         return taken
 
     def deadline(self) -> float | None:
-        """Return when somebody's time is over, or another try is due: never too late, and at times too early."""
+        """Return the time of the next expiry or retry; it may be too early but never too late."""
         first = self._retries.next_due()
         if self._by_method and (first is None or self._first_expiry < first):
             return self._first_expiry
         return first
 
     def recheck_expiry(self) -> None:
-        """Look at the times of all requests once more: they have changed."""
+        """Check all expiry times again, because they have changed."""
         self._first_expiry = 0.0
         self._alarm.set_latest(self._first_expiry)
 
     def expire(self, now: float) -> list[DurableRequest]:
-        """Return those whose time is over; they wait no longer."""
+        """Remove and return expired requests."""
         if self._first_expiry > now:
             return []
         requests = [request for by_key in self._by_method.values() for request in by_key.values()]
@@ -122,7 +122,7 @@ class WaitingRequests:
         return expired
 
     def due(self, now: float) -> tuple[list[DurableRequest], list[str]]:
-        """Return those that are to be tried again, which wait no longer, and methods whose callees may have room."""
+        """Remove and return the requests to retry, and return the methods whose callees may have room again."""
         requests: list[DurableRequest] = []
         methods: list[str] = []
         for key in self._retries.pop_due(now):
