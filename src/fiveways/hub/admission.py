@@ -33,14 +33,14 @@ BAD_PROOF: Final = "the hub does not accept this proof"
 """The same for an unknown identity and for a wrong secret."""
 HUB_CLOSING: Final = "the hub is closing"
 TOO_MANY_FAILED_LOGINS: Final = "too many logins from your address have failed: wait {} seconds before the next one"
-LOGIN_TIMED_OUT: Final = "you are not let in: who you are was not shown in time"
+LOGIN_TIMED_OUT: Final = "login timed out: the hub got no valid credentials in time"
 _NONCE_BITS: Final = 256
 _MAX_TOKEN_ATTEMPTS: Final = 10
 """Wrong tokens of one session before the hub closes it."""
 
 _FULL_ACCESS: Final = Access(ALL_PERMISSIONS)
 _CONFIGURED_LINK: Final = b"set up"
-"""Credential of a connection whose identity the operator configured."""
+"""Credential of a connection with an identity from the configuration."""
 _RESTORED_SESSION: Final = b"restored"
 """Credential of a restored session: its digest is not stored, and a previous hub process authenticated it."""
 NO_ACCESS: Final = Access(NO_PERMISSIONS)
@@ -295,7 +295,7 @@ class Admission:
         return min((time for time in times if time is not None), default=None)
 
     def expire(self, now: float) -> Deliveries:
-        """Close sessions whose login deadline has passed."""
+        """Close sessions after their login deadline."""
         self.name_reservations.expire(now)
         deliveries: Deliveries = []
         for peer in self._login_timers.pop_due(now):
@@ -338,7 +338,7 @@ class Admission:
         self.on_refused(session)
 
     def _deny(self, session: Session, error: str, now: float | None) -> Deliveries:
-        """Close a session whose login failed; `now` is None if it tried no credential."""
+        """Close a session after a failed login; `now` is None if it tried no credential."""
         if now is not None:
             self._failed_logins.count(session.credentials, now)
         self._count_refused_login(session)

@@ -69,11 +69,11 @@ class Attachments:
     def check_room(self, source: Session, names: Sequence[str]) -> None:
         """Refuse a message if its sender has too many announced attachments or too many incomplete bytes."""
         if len(source.announced_attachments) + len(names) > self._max_expected:
-            raise Refusal(Reason.TOO_LARGE, f"more than {self._max_expected} attachments are on their way")
+            raise Refusal(Reason.TOO_LARGE, f"more than {self._max_expected} attachments are in transit")
         # It is not known yet whether the message will be held, and by how many receivers.
         pool = self._incomplete
         if pool.used >= pool.safe_amount and source.traits.attachments_follow and (excess := pool.excess(source.owner)):
-            raise overloaded(f"too much waits for attachments: {excess}")
+            raise overloaded(f"too many bytes wait for attachments: {excess}")
 
     def relay(
         self, source: Session, names: Sequence[str], receivers: Sequence[Session], op: str, body: Payload | None
@@ -149,7 +149,7 @@ class Attachments:
         return deliveries
 
     def handle_hurry(self, _receiver: Session, message: Hurry, now: float) -> Deliveries:
-        """Hurry an attachment that delays others at a receiver whose protocol holds incomplete messages."""
+        """Hurry an attachment that delays others at a receiver that holds incomplete messages."""
         relay = self._relays.get(message.name)
         return [] if relay is None else _hurry_source(relay, now)
 

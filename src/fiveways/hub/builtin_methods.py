@@ -22,34 +22,34 @@ from fiveways.wire.limits import Limits
 from fiveways.wire.payload import NULL, Json, Payload, Text, Value
 
 BUILT_IN_DOCS: Final = {
-    "hub.ping": "Answers pong.",
-    "hub.echo": "Answers with what it was given.",
-    "hub.time": "Answers the time of the hub, in seconds since 1970.",
-    "hub.discover": "[name]: lists methods and routes, or tells about one.",
-    "hub.register": "{name, doc?, kind?, share?}: offers a method, or all below a name that ends in a separator.",
-    "hub.unregister": "{name}: offers it no longer.",
-    "hub.publish": "{topic, data, retain?}: gives data to all who subscribed; answers the number of the publication.",
-    "hub.subscribe": "{topic, id?, envelope?, when_full?}: asks for what is published.",
-    "hub.unsubscribe": "{id}: asks for no more of it.",
-    "hub.close": "{topic}: ends a topic for all who subscribed to it.",
-    "hub.callback": "{id}: answers a token with which anybody can call your callback of that id, once.",
+    "hub.ping": "Returns pong.",
+    "hub.echo": "Returns its argument.",
+    "hub.time": "Returns the Unix time of the hub.",
+    "hub.discover": "[name]: lists methods and routes, or describes one.",
+    "hub.register": "{name, doc?, kind?, share?}: registers a method, or a route if the name ends in a separator.",
+    "hub.unregister": "{name}: ends a registration.",
+    "hub.publish": "{topic, data, retain?}: publishes on a topic; returns the number of the publication.",
+    "hub.subscribe": "{topic, id?, envelope?, when_full?}: subscribes to a topic or a pattern.",
+    "hub.unsubscribe": "{id}: ends a subscription.",
+    "hub.close": "{topic}: ends the subscriptions of all peers to a topic.",
+    "hub.callback": "{id}: returns a token by which any peer can call your callback of that id, once.",
     "hub.set": "{name, value}: sets a variable of your session.",
-    "hub.unset": "{name}: forgets it.",
-    "hub.get": "{name, peer?}: answers a variable of your session, or of another one.",
-    "hub.push": "{queue, data}: puts data into a work queue; answers how much waits there.",
-    "hub.pull": "{queue, callback}: asks for one piece of work, as a call of your callback of that id.",
-    "hub.queues": "Tells of each work queue how much waits, is being worked on, and was tried too often.",
+    "hub.unset": "{name}: unsets a variable of your session.",
+    "hub.get": "{name, peer?}: returns a variable of your session, or of another one.",
+    "hub.push": "{queue, data}: pushes a job to a work queue; returns the number of waiting jobs.",
+    "hub.pull": "{queue, callback}: pulls one job, which comes as a call of your callback of that id.",
+    "hub.queues": "Returns the numbers of waiting, assigned and dead jobs of each work queue.",
     "hub.dead": "{queue, job?, after?}: lists dead jobs with their last error, or returns one with its data.",
-    "hub.redrive": "{queue, job?}: returns the dead jobs of a queue, or one, to it; answers how many.",
+    "hub.redrive": "{queue, job?}: returns the dead jobs of a queue, or one, to it; returns their number.",
     "hub.drop": "{queue, job}: deletes a dead job.",
-    "hub.owed": "{kind?, owner?, name?}: tells how many requests, jobs and values the hub holds, by owner and name.",
-    "hub.purge": "{kind, owner?, name?}: cancels such requests, deletes such jobs or forgets such values.",
+    "hub.owed": "{kind?, owner?, name?}: returns the number of stored requests, jobs and values, by owner and name.",
+    "hub.purge": "{kind, owner?, name?}: cancels such requests, deletes such jobs or deletes such retained values.",
     "hub.peers": "{peer?}: lists the first thousand sessions, or one: name, address, methods, subscriptions.",
-    "hub.stats": "Answers what there is, and what has been, in numbers.",
+    "hub.stats": "Returns counters since the start of the hub, and the sizes of its tables.",
     "hub.traffic": "Returns totals since the hub started by protocol, method and topic, and the latest failures.",
     "hub.rights": "Returns your identity and your permissions, as patterns: methods, topics and work queues.",
-    "hub.clock": "{confirm?}: tells whether the clock has jumped and expiry is held; confirm: the clock is right.",
-    "hub.results": "Answers the latest results of the pipeline, or null if nobody has said where they are.",
+    "hub.clock": "{confirm?}: returns whether the clock has jumped and expiry is held; confirm: the clock is right.",
+    "hub.results": "Returns the latest results of the pipeline, or null if the hub does not know their folder.",
 }
 """Their documentation for discovery. Methods for which each protocol has its own messages never come as calls."""
 
@@ -278,7 +278,7 @@ class BuiltInMethods:
 
     def _clock(self, session: Session, call: Call, _now: float) -> Deliveries:
         if self.clock is None:
-            raise Refusal(Reason.UNAVAILABLE, "the clock of this hub is not watched")
+            raise Refusal(Reason.UNAVAILABLE, "this hub has no clock guard")
         if not BuiltInArguments(call.body, "confirm").get_flag("confirm"):
             return _answer(session, call, Value(self.clock.state()))
         if not session.credentials.is_trusted:
@@ -318,7 +318,7 @@ class BuiltInArguments:
         if not isinstance(value, str) or not 0 < len(value.encode(errors="surrogatepass")) <= max_bytes:
             raise bad_arguments(f"needs {field} as a text of 1 to {max_bytes} bytes")
         if control := find_bidi_control(value):
-            raise bad_arguments(f"{field} may not hold {control!r}")
+            raise bad_arguments(f"{field} may not contain {control!r}")
         return value
 
     def get_number(self, field: str) -> int | None:

@@ -149,7 +149,7 @@ class Hub:
         self.admission.set_tables(self._handlers, self._durable_session_handlers)
 
     def _durable_handlers(self) -> dict[type[HubMessage], Handler]:
-        """Return the handlers for sessions whose protocol has durable requests."""
+        """Return the handlers for sessions with durable requests."""
         return {
             messages.Call: self._durable_requests.call_handler(self._router.call),
             messages.Cancel: self._durable_requests.cancel_handler(self._router.cancel),
@@ -161,7 +161,7 @@ class Hub:
     def arrive(self, peer: str, traits: ProtocolTraits, credentials: Credentials, now: float) -> None:
         """Create a session for a new connection; it is not admitted yet."""
         if peer in self._sessions:
-            raise AssertionError(f"{peer} is here already")
+            raise AssertionError(f"session {peer} exists already")
         session = self._sessions[peer] = Session(peer, traits, credentials, NO_ACCESS)
         self._by_name[session.name] = session
         session.call_stats = self.traffic.caller_table(traits.protocol)
@@ -193,7 +193,7 @@ class Hub:
         session.stored_owner = session.owner
 
     def resume(self, peer: str, credentials: Credentials) -> None:
-        """Continue a resumable session over a new connection, whose address and credentials may differ."""
+        """Continue a resumable session over a new connection, perhaps with another address and other credentials."""
         if (session := self._sessions.get(peer)) is not None:
             self.admission.resume(session, credentials)
 
@@ -323,7 +323,7 @@ class Hub:
         return min((time for time in (part.deadline() for part in parts) if time is not None), default=None)
 
     def expire(self, now: float) -> Deliveries:
-        """End calls and logins whose deadline has passed."""
+        """End calls and logins after their deadlines."""
         deliveries = [
             *self._router.expire(now),
             *self.admission.expire(now),

@@ -101,9 +101,9 @@ class DurableRequests:
             raise bad_arguments(f"a call {message.id} is open already")
         owner, size, has_callee = session.owner, _size_of(message), self._has_callee(message.method, method)
         if excess := self._pool.excess(owner, size):
-            raise overloaded(f"too many requests wait for their answers: {excess}")
+            raise overloaded(f"too many durable requests: {excess}")
         if not has_callee and (excess := self._waiting.pool.excess(owner, size)):
-            raise overloaded(f"nobody can take {message.method} now, and too many requests wait: {excess}")
+            raise overloaded(f"{message.method} has no available callee, and too many requests wait: {excess}")
         self._store_status.check_available()
         request = self._add(key, session, message, now + self._settings.request_ttl, owner, size)
         if not has_callee:
@@ -150,7 +150,7 @@ class DurableRequests:
         return [*persist.then] if self._is_closed else [*persist.then, *self._dispatch(request, now)]
 
     def _persist_peer(self, session: Session, now: float) -> Deliveries:
-        """Write the peer of a durable request to the store, with the owner whose share it uses."""
+        """Write the peer of a durable request to the store, with the owner of the share that it uses."""
         owner = session.owner
         if session.stored_owner == owner:
             return []
@@ -273,7 +273,7 @@ class DurableRequests:
         try:
             encoded = encode_result(body)
         except (Unrepresentable, UnicodeEncodeError) as exc:
-            text = f"the answer cannot be kept: {exc}"
+            text = f"the result cannot be stored: {exc}"
             self._pending_calls.fail_closed(pending, Reason.RAISED, text, now)
             return self.handle_failure(request, Failure(request.call.id, Reason.RAISED, text), now)
         return self._finish(request, delivery, encoded, now)

@@ -67,7 +67,7 @@ class NameReservations:
                     self._grace_timers.set(identity, now + self.grace_period)
 
     def reserve(self, key: NameKey, reservation: Reservation) -> None:
-        """Reserve a name for its owner, whose last registration of it has ended."""
+        """Reserve a name for its owner after the end of its last registration."""
         names = self._by_identity.setdefault(reservation.identity, {})
         names[key] = None
         self.reserved[key] = reservation
@@ -98,7 +98,7 @@ class NameReservations:
         return self._grace_timers.next_due()
 
     def expire(self, now: float) -> None:
-        """Release the names of identities whose grace period has ended."""
+        """Release the names of identities after their grace period."""
         for identity in self._grace_timers.pop_due(now):
             for key in list(self._by_identity.get(identity, ())):
                 self._release(key)

@@ -51,7 +51,7 @@ class PeerRequests:
         """Call a method that a peer serves on its connection, registered or not."""
         callee = self._open_session(peer)
         if not callee.traits.is_single_peer:
-            text = f"a session of {callee.traits.protocol} is not one peer's alone: call its services as everybody does"
+            text = f"a session of {callee.traits.protocol} may belong to several programs: call registered methods"
             raise Refusal(Reason.UNAVAILABLE, text)
         try:
             name = fold(message.method, callee.traits.names)
@@ -113,7 +113,7 @@ class PeerRequests:
         """End the session of a peer, with a reason in its own protocol."""
         callee = self._open_session(peer)
         if not callee.traits.is_single_peer or callee.credentials.is_trusted:
-            text = f"a session of {callee.traits.protocol} is not one peer's alone, and cannot be closed"
+            text = f"a session of {callee.traits.protocol} may belong to several programs, so it cannot be closed"
             raise Refusal(Reason.UNAVAILABLE, text)
         return self._admission.send_away(callee, Goodbye(text))
 
@@ -124,5 +124,5 @@ class PeerRequests:
     def _open_session(self, peer: str) -> Session:
         session = self._sessions.get(peer)
         if session is None or session.stage is not Stage.OPEN:
-            raise Refusal(Reason.UNAVAILABLE, "the peer that called is gone")
+            raise Refusal(Reason.UNAVAILABLE, "the caller is gone")
         return session

@@ -13,7 +13,7 @@ from fiveways.hub.timers import Timers, WakeTime
 from fiveways.hub.traffic_totals import CallStats, FailureRecord, TrafficTotals
 
 _AGGREGATE_MASK: Final = 0x3FF
-"""Call durations are aggregated after each call in whose number these bits are 0."""
+"""Call durations are aggregated after each call that has zeros in these bits of its number."""
 
 
 class PendingCall(msgspec.Struct, gc=False):
@@ -180,7 +180,7 @@ class PendingCalls:
         return first
 
     def expire(self, now: float) -> list[PendingCall]:
-        """End the calls whose deadline has passed, and return them."""
+        """End and return the calls after their deadlines."""
         expired = [self._with_timer[op] for op in self._timers.pop_due(now)]
         if self._first_default_deadline <= now:
             late, self._first_default_deadline = _expired(self._with_default_timeout, now)

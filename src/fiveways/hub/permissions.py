@@ -128,9 +128,7 @@ class Access:
     def check_callable_by_name(self, method: str) -> None:
         """Refuse a method that only `*` allows: `*` is the default, so it is not a decision of the operator."""
         if not self._callable_by_name.allows(method):
-            raise Refusal(
-                Reason.DENIED, f"you may not call {method}: `*` does not allow it, only a pattern that names it"
-            )
+            raise Refusal(Reason.DENIED, f"you may not call {method}: a pattern must name it, `*` is not enough")
 
     def check_queue(self, action: str, queue: str) -> None:
         """Refuse to push to a queue, or to pull from it, without permission."""

@@ -193,7 +193,7 @@ class Publishing:
         if not session.access.may_subscribe(message.pattern):
             raise Refusal(Reason.DENIED, f"you may not subscribe to {pattern_texts(message.pattern)[-1]}")
         if message.when_full == "block":
-            raise Refusal(Reason.DENIED, "only who runs the hub may let a slow reader hold up publishers")
+            raise Refusal(Reason.DENIED, "only the operator of the hub may set the overflow policy block")
         name, envelope = message.subscription, message.envelope
         subscriber = Subscriber(session.peer, name, envelope, message.when_full or "skip")
         self._subscriptions.add(message.pattern, subscriber, session.owner)

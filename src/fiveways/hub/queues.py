@@ -119,7 +119,7 @@ class WorkQueues:
         self._store_status.check_available()
         queue = self._queue_with_room(name, owner)
         if excess := queue.pool.excess(owner):
-            raise overloaded(f"too many items in {name}: {excess}")
+            raise overloaded(f"too many jobs in {name}: {excess}")
         try:
             size = size_of(body)
             encoded = body.nq() if self._is_durable else b""
@@ -295,7 +295,7 @@ class WorkQueues:
         return self._delayed_jobs[0][0] if self._delayed_jobs else None
 
     def expire(self, now: float) -> Deliveries:
-        """Assign the jobs whose delay has passed."""
+        """Assign the jobs after their delay."""
         deliveries: Deliveries = []
         while self._delayed_jobs and self._delayed_jobs[0][0] <= now:
             _, number, name, job = heappop(self._delayed_jobs)

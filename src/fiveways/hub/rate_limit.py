@@ -31,7 +31,7 @@ _MAX_OWNERS: Final = 4096
 
 
 class Allowances:
-    """Remaining allowances of owners whose sessions last for a single POST.
+    """Remaining allowances of owners with sessions that last for a single POST.
 
     A session starts with the rest of the previous one; otherwise each request could use a new session.
     """
@@ -62,5 +62,5 @@ def check_rate(session: Session, message: HubMessage, rate: float, now: float) -
     session.refilled_at = now
     if filled < 1.0:
         session.allowance = filled
-        raise Refusal(Reason.OVERLOADED, f"more than {rate:g} requests a second", (1.0 - filled) / rate)
+        raise Refusal(Reason.OVERLOADED, f"more than {rate:g} requests per second", (1.0 - filled) / rate)
     session.allowance = filled - 1.0

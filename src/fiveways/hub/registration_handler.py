@@ -35,7 +35,7 @@ class RegistrationHandler:
     def register(self, session: Session, message: Register, now: float) -> Deliveries:
         """Register a method or a route; raise Refusal if the peer may not, or if the name is taken."""
         if not session.access.may_register(message.method, route=message.route):
-            raise Refusal(Reason.DENIED, f"you may not offer {message.spelling or message.method}")
+            raise Refusal(Reason.DENIED, f"you may not register {message.spelling or message.method}")
         self._registrations.add(session, message, self._settings.max_offers)
         query = self._discovery.query_route(session, message.method, now) if message.route else []
         redelivered = self._durable_requests.handle_registration(message.method, is_route=message.route, now=now)

@@ -27,7 +27,7 @@ _UMQ_STYLES: Final = (UMQ, UMQ36)
 _MAX_FORMER_NAMES: Final = 10_000
 """Names that the hub remembers after their last callee has left."""
 _MAX_LISTED_NAMES: Final = 100_000
-"""Names below all routes together whose spelling by their callees the hub remembers."""
+"""Maximum number of names below all routes together for which the hub remembers the callee's spelling."""
 
 
 def _ignore() -> None:
@@ -154,13 +154,15 @@ class Registrations:
                 f"{message.spelling or message.method} is not free: names below {first_segment} are the hub's own"
             )
         if message.kind not in KINDS or message.share not in SHARE_MODES:
-            raise bad_arguments(f"there is no kind {message.kind}, or no share {message.share}")
+            raise bad_arguments(f"unknown kind {message.kind!r} or share {message.share!r}")
         if len(message.doc.encode(errors="surrogatepass")) > MAX_DOC_BYTES:
-            raise bad_arguments(f"the doc of {message.spelling or message.method} is larger than {MAX_DOC_BYTES} bytes")
+            raise bad_arguments(
+                f"the documentation of {message.spelling or message.method} is larger than {MAX_DOC_BYTES} bytes"
+            )
         key = NameKey(message.method, message.route)
         entries = self._by_peer.get(session.peer, {})
         if key not in entries and len(entries) >= limit:
-            raise overloaded(f"more than {limit} offers")
+            raise overloaded(f"more than {limit} registrations")
         self._check_ownership(session, message)
         table = self._routes if message.route else self._methods
         identity = name_owner(session)
@@ -186,7 +188,7 @@ class Registrations:
         entries = self._by_peer.get(session.peer, {})
         method = entries.pop((message.method, message.route), None)
         if method is None:
-            raise bad_arguments(f"you do not offer {message.spelling or message.method}")
+            raise bad_arguments(f"you did not register {message.spelling or message.method}")
         if not entries:
             del self._by_peer[session.peer]
         self._withdraw(session, method)
@@ -346,12 +348,12 @@ class Registrations:
             if len(registration.session.calls_served) < max_calls:
                 method.next_index = (index + 1) % count
                 return registration
-        raise overloaded(f"all who offer {method.name} have too many open calls")
+        raise overloaded(f"all callees of {method.name} have too many pending calls")
 
     def not_found_refusal(self, name: str) -> Refusal:
         """Return the refusal of a call without a callee: the name is unknown, or its last callee has left."""
         if self._former_name(name):
-            return Refusal(Reason.UNAVAILABLE, f"nobody offers {name} any more")
+            return Refusal(Reason.UNAVAILABLE, f"{name} has no callee any more")
         return Refusal(Reason.NO_SUCH_METHOD, f"there is no method {name}")
 
     def known_name(self, name: str) -> str:
@@ -374,15 +376,15 @@ def _check_agreement(method: MethodEntry, session: Session, message: Register) -
     """Refuse a registration that contradicts the existing ones."""
     others = [registration for registration in method.registrations if registration.session is not session]
     if others and message.kind != method.kind:
-        raise bad_arguments(f"{method.name} is of kind {method.kind} already, not {message.kind}")
+        raise bad_arguments(f"{method.name} is already registered with kind {method.kind}, not {message.kind}")
     if others and message.share and message.share != method.share:
-        raise bad_arguments(f"{method.name} is shared by {method.share} already, not by {message.share}")
+        raise bad_arguments(f"{method.name} is already registered with share {method.share}, not {message.share}")
     style = session.traits.names
     spelling = _spelling(message.spelling, message.method, style)
     for registration in method.registrations:
         other_spelling = _spelling(registration.spelling, method.name, style)
         if registration.session.traits.names is style and other_spelling != spelling:
-            raise bad_arguments(f"{spelling} is the same name as {other_spelling}, which is offered already")
+            raise bad_arguments(f"{spelling} is the same name as {other_spelling}, which is already registered")
 
 
 def _spelling(spelling: str, name: str, style: NameStyle) -> str:

@@ -1,7 +1,7 @@
 """Delivery of many retained values to a new subscription, in slices, so that other peers do not wait.
 
 One delivery is active at a time; the owners of the others take turns. The subscription receives events from its
-beginning. If an event comes to a topic whose retained value is not delivered yet, the value is sent first.
+beginning. If an event comes before the retained value of its topic is delivered, the value is sent first.
 """
 
 from collections import OrderedDict

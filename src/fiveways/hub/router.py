@@ -161,9 +161,7 @@ class Router:
     def _start_collecting(self, caller: Session, message: Call) -> StreamCollector:
         """Start to collect a streamed request for a callee without streams."""
         if message.attachments:
-            raise bad_arguments(
-                "a streamed request with attachments cannot be passed on to a method that takes it only whole"
-            )
+            raise bad_arguments("a streamed request with attachments cannot be forwarded to a callee without streams")
         collector = StreamCollector(self._limits, caller.collected_bytes)
         try:
             collector.add(message.body)
@@ -276,7 +274,7 @@ class Router:
         try:
             body = self._add_to_array(pending, message)
         except CollectError as exc:
-            text = f"the answer cannot be put together: {exc}"
+            text = f"the result cannot be collected into an array: {exc}"
             self._pending_calls.close(pending, now, Reason.RAISED, text)
             cancellation = [] if is_last else self._cancel_at_callee(pending)
             return [*cancellation, *self._fail(pending, Reason.RAISED, text)]
@@ -332,7 +330,7 @@ class Router:
         """Count a response without a pending call."""
         return self._drop_stray(callee, message.text)
 
-    def _drop_stray(self, callee: Session, text: str = "an answer that nobody waits for") -> Deliveries:
+    def _drop_stray(self, callee: Session, text: str = "a response without a pending call") -> Deliveries:
         callee.annotation = FrameAnnotation("drop", text)
         self._counters.stray += 1
         return []
@@ -344,7 +342,7 @@ class Router:
     # Ends without a response.
 
     def expire(self, now: float) -> Deliveries:
-        """End the calls whose deadline has passed."""
+        """End the calls after their deadlines."""
         deliveries: Deliveries = []
         for pending in self._pending_calls.expire(now):
             deliveries += self._cancel_at_callee(pending)
@@ -372,7 +370,7 @@ class Router:
     def fail_undelivered(
         self, op: str, error: LocalProtocolError, now: float, *, is_partial: bool = False
     ) -> Deliveries:
-        """End a call whose request, or a later part of it, the callee's protocol cannot represent."""
+        """End a call after the callee's protocol could not represent its request, or a later part of it."""
         pending = self._pending_calls.get(op)
         if pending is None:
             return []
@@ -388,7 +386,7 @@ class Router:
     def fail_undelivered_result(
         self, caller: Session, call_id: str, undelivered: Delivery, error: LocalProtocolError, now: float
     ) -> Deliveries:
-        """End a call whose result, or a part of it, the caller's protocol cannot represent."""
+        """End a call after the caller's protocol could not represent its result, or a part of it."""
         deliveries: Deliveries = []
         pending, ended, protocol = caller.calls_made.get(call_id), undelivered.call, caller.traits.protocol
         text, name = unsendable_result_failure(error, protocol)
@@ -414,7 +412,7 @@ class Router:
         return [Delivery(callee.peer, Cancel(pending.op), operation_of(pending))]
 
     def _fail_lost(self, pending: PendingCall, text: str, now: float) -> Deliveries:
-        """End a call whose response is lost: the method may have run, unless the request was still being collected."""
+        """End a call after the loss of its response: its method may have run, unless it was being collected."""
         reason = Reason.UNAVAILABLE if isinstance(pending.kind, BufferedRequest) else Reason.LOST
         self._pending_calls.close(pending, now, reason, text)
         return self._end_without_result(pending, reason, text, now)

@@ -8,7 +8,7 @@ from fiveways.hub.session import Session, Stage
 from fiveways.hub.settings import HubSettings
 from fiveways.hub.shares import HUB_OWNER, Pool, owner_of
 
-TOO_MANY_SESSIONS: Final = "you are not let in: the hub has too many sessions"
+TOO_MANY_SESSIONS: Final = "session refused: the hub has too many sessions"
 
 
 class SessionLimits:

@@ -104,7 +104,7 @@ class StateInventory:
 
     def _matching(self, state_filter: StateFilter) -> Iterator[_Entry]:
         if state_filter.kind and state_filter.kind not in KINDS:
-            raise bad_arguments(f"there is no kind {state_filter.kind}: one of {', '.join(KINDS)}")
+            raise bad_arguments(f"unknown kind {state_filter.kind!r}: use one of {', '.join(KINDS)}")
         name = Glob(state_filter.name or "*")
         for entry in self._entries(state_filter.kind):
             if (not state_filter.owner or entry.owner.name == state_filter.owner) and name.matches(entry.name):

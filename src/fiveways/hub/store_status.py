@@ -1,4 +1,4 @@
-"""Availability of the store, and failures for callers whose records it could not write."""
+"""Availability of the store, and failures for callers after failed writes."""
 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
@@ -36,12 +36,12 @@ class StoreStatus:
         self._counters = counters
 
     def note_restored(self, request: "DurableRequest") -> None:
-        """Note a restored request whose expiry depends on a clock that has jumped."""
+        """Note a restored request with an expiry that depends on a clock that has jumped."""
         if self.is_expiry_held:
             self._held_requests.append(request)
 
     def release_held(self, jump: float | None, now: float = 0.0) -> int:
-        """End the hold of restored requests, which expire earlier after a confirmed jump; return how many have expired."""
+        """End the hold of restored requests, which expire earlier after a confirmed jump; return how many expired."""
         held, self._held_requests, self.is_expiry_held = self._held_requests, [], False
         if jump is None:
             return 0

@@ -45,9 +45,7 @@ class StreamCollector:
         if len(self._buffer) + size + len("]") > self._limits.max_text:
             raise CollectError(f"more than {self._limits.max_text} bytes")
         if self._peer_bytes.used + size > self._limits.max_unread:
-            raise CollectError(
-                f"more than {self._limits.max_unread} bytes of streams are being put together for one peer"
-            )
+            raise CollectError(f"more than {self._limits.max_unread} bytes of collected streams for one peer")
         self._peer_bytes.used += size
         self._count += 1
         self._buffer += raw

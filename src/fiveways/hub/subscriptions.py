@@ -77,7 +77,7 @@ class Subscriptions:
     def check_depth(self, segments: int) -> None:
         """Refuse a topic or a pattern with too many segments."""
         if segments > self._max_depth:
-            raise bad_arguments(f"the topic has {segments} segments, of at most {self._max_depth}")
+            raise bad_arguments(f"the topic has {segments} segments, more than {self._max_depth}")
 
     def add(self, pattern: Pattern, subscriber: Subscriber, owner: Owner) -> None:
         """Add a subscription; raise Refusal if there is no room, or if its name is taken."""

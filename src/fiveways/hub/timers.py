@@ -57,7 +57,7 @@ class Timers:
         return None
 
     def pop_due(self, now: float) -> list[str]:
-        """Remove and return the keys whose deadline has passed."""
+        """Remove and return the keys after their deadlines."""
         due: list[str] = []
         while (at := self.next_due()) is not None and at <= now:
             key = heappop(self._heap)[1]

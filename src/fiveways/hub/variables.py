@@ -35,7 +35,7 @@ class Variables:
         if not 0 < len(name) <= self._limits.max_name:
             raise bad_arguments(f"a variable's name has 1 to {self._limits.max_name} bytes")
         if control := find_bidi_control(message.name):
-            raise bad_arguments(f"a variable's name may not hold {control!r}")
+            raise bad_arguments(f"a variable's name may not contain {control!r}")
         variables = session.variables
         if message.name not in variables and len(variables) >= self._limits.max_variables:
             raise overloaded(f"more than {self._limits.max_variables} variables")

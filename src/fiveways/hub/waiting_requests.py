@@ -122,7 +122,7 @@ class WaitingRequests:
         return expired
 
     def due(self, now: float) -> tuple[list[DurableRequest], list[str]]:
-        """Remove and return the requests to retry, and return the methods whose callees may have room again."""
+        """Remove and return the requests to retry, and return the methods that may have a callee with room again."""
         requests: list[DurableRequest] = []
         methods: list[str] = []
         for key in self._retries.pop_due(now):

@@ -195,7 +195,7 @@ def test_client_closes_with_the_same_codes(sent: bytes, code: int) -> None:
     asyncio.run(run())
 
 
-LATE = "you are not let in: who you are was not shown in time"
+LATE = "login timed out: the hub got no valid credentials in time"
 
 
 @pytest.mark.parametrize(

@@ -144,7 +144,7 @@ def test_attachments_on_their_way_are_bounded() -> None:
     offer(hub, "bob", "m")
     subscribe(hub, "bob", pattern("t"), "s")
     hub.handle("ann", Call("1", "m", attachments=("x", "y")), 0.0)
-    text = "more than 2 attachments are on their way"
+    text = "more than 2 attachments are in transit"
     told = refusal(hub.handle("ann", Call("2", "m", attachments=("z",)), 0.0))
     assert told == ("ann", "2", Reason.TOO_LARGE, text)
     told = refusal(hub.handle("ann", Publish("3", topic("t"), NULL, ("z",)), 0.0))

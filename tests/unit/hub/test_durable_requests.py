@@ -463,7 +463,7 @@ def test_there_are_not_more_of_them_than_allowed() -> None:
     offer(hub, "bob", "m")
     hub.handle("bob", Unregister("u", "m"), 0.0)
     assert [asked(hub, number) for number in (1, 2)] == [[accepted(1)], [accepted(2)]]
-    text = "nobody can take m now, and too many requests wait: the limit of 2 for the whole hub is reached"
+    text = "m has no available callee, and too many requests wait: the limit of 2 for the whole hub is reached"
     told = ("nina", "m#3", Reason.OVERLOADED, text)
     assert refusal(asked(hub, 3)) == told
     hub.handle("nina", Cancel("m#1"), 0.0)

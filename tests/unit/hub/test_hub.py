@@ -56,7 +56,7 @@ def test_a_session_makes_so_many_requests_a_second_and_no_more() -> None:
     hub = make(rate=2.0)
     join(hub, "x")
     assert [hub.handle("x", Call("c", "hub.ping"), 0.0) for _ in range(2)] == [ok("x", "c", PONG)] * 2
-    told = Failure("c", Reason.OVERLOADED, "more than 2 requests a second", retry_after=0.5)
+    told = Failure("c", Reason.OVERLOADED, "more than 2 requests per second", retry_after=0.5)
     assert hub.handle("x", Call("c", "hub.ping"), 0.0) == [Delivery("x", told)]
     (delivery,) = hub.handle("x", Call("c", "hub.ping"), 0.25)
     assert isinstance(delivery, Delivery)
@@ -186,10 +186,15 @@ def test_new_bounds_hold_at_once() -> None:
     hub = opened()
     offer(hub, "bob", "m")
     hub.reload(HubSettings(max_offers=1, max_queues=0, rate=1.0))
-    assert refusal(hub.handle("bob", Register("1", "n"), 0.0)) == ("bob", "1", Reason.OVERLOADED, "more than 1 offers")
+    assert refusal(hub.handle("bob", Register("1", "n"), 0.0)) == (
+        "bob",
+        "1",
+        Reason.OVERLOADED,
+        "more than 1 registrations",
+    )
     text = "too many queues: the limit of 0 for the whole hub is reached"
     assert refusal(hub.handle("eve", Call("1", "hub.push", Value(["q", 1])), 0.0))[3] == text
-    assert refusal(hub.handle("eve", Call("1", "hub.ping"), 0.0))[3] == "more than 1 requests a second"
+    assert refusal(hub.handle("eve", Call("1", "hub.ping"), 0.0))[3] == "more than 1 requests per second"
 
 
 # Strangers.
@@ -204,7 +209,7 @@ def test_who_is_not_there_is_not_heard() -> None:
 
 def test_nobody_arrives_twice() -> None:
     hub = opened()
-    with pytest.raises(AssertionError, match="ann is here already"):
+    with pytest.raises(AssertionError, match="session ann exists already"):
         hub.arrive("ann", LRPM, Credentials(), 0.0)
 
 

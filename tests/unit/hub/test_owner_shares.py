@@ -101,7 +101,7 @@ def test_request_that_a_callee_can_take_does_not_compete_with_those_that_wait() 
     absent(hub)
     offer(hub, join(hub, "worker", "10.0.0.3", traits=LRPM), "live")
     assert fill(hub, join(hub, "one", STRANGER)) == WAITING
-    assert "nobody can take m now" in ask(hub, join(hub, "other", OTHER), 1)
+    assert "m has no available callee" in ask(hub, join(hub, "other", OTHER), 1)
     assert ask(hub, "other", 2, "live") == "accepted"
     assert fill(hub, join(hub, "ada", OTHER, "t"), "live") == MOST - WAITING - 1
 

@@ -166,7 +166,7 @@ def test_what_is_refused_says_why() -> None:
     told = refusal(hub.handle("i", Publish("1", topic("a.b")), 0.0))
     assert told[3] == "you may not publish to a.b"
     told = refusal(hub.handle("i", Register("1", "b", "b.", route=True), 0.0))
-    assert told[3] == "you may not offer b."
+    assert told[3] == "you may not register b."
 
 
 def test_a_call_that_is_allowed_goes_on() -> None:

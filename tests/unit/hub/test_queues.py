@@ -192,7 +192,7 @@ def test_queues_are_bounded() -> None:
     push(hub, 1)
     pull(hub)
     push(hub, 2)
-    assert refusal(push(hub, 3)) == ("ann", "p", Reason.OVERLOADED, f"too many items in q: {limit(2)}")
+    assert refusal(push(hub, 3)) == ("ann", "p", Reason.OVERLOADED, f"too many jobs in q: {limit(2)}")
     push(hub, 1, "r")
     assert refusal(push(hub, 1, "s")) == ("ann", "p", Reason.OVERLOADED, f"too many queues: {limit(2)}")
     assert refusal(pull(hub, queue="s"))[2] is Reason.OVERLOADED

@@ -74,16 +74,16 @@ def test_those_with_too_many_open_calls_are_passed_over(share: str) -> None:
     calls = [hub.handle(caller, Call(number, "m"), 0.0) for caller in ("ann", "cleo") for number in "12"]
     assert sorted(getattr(delivery, "peer", "") for (delivery,) in calls) == ["bob", "bob", "dan", "dan"]
     told = refusal(hub.handle("eve", Call("c", "m"), 0.0))
-    assert told == ("eve", "c", Reason.OVERLOADED, "all who offer m have too many open calls")
+    assert told == ("eve", "c", Reason.OVERLOADED, "all callees of m have too many pending calls")
 
 
 def test_the_first_decides_how_a_method_is_shared_and_of_which_kind_it_is() -> None:
     hub = opened()
     offer(hub, "bob", "m", kind="server", share="random")
     told = refusal(hub.handle("dan", Register("1", "m", kind="unary", share="random"), 0.0))
-    assert told == ("dan", "1", Reason.BAD_ARGUMENTS, "m is of kind server already, not unary")
+    assert told == ("dan", "1", Reason.BAD_ARGUMENTS, "m is already registered with kind server, not unary")
     told = refusal(hub.handle("dan", Register("1", "m", kind="server", share="first"), 0.0))
-    assert told == ("dan", "1", Reason.BAD_ARGUMENTS, "m is shared by random already, not by first")
+    assert told == ("dan", "1", Reason.BAD_ARGUMENTS, "m is already registered with share random, not first")
     offer(hub, "dan", "m", kind="server")
     hub.leave("bob", 0.0)
     offer(hub, "dan", "m", kind="unary", share="first")
@@ -102,7 +102,7 @@ def test_two_spellings_of_one_name_in_one_style_are_refused() -> None:
     hub = opened()
     offer(hub, "bob", "account.get_balance", "Account:getBalance")
     told = refusal(hub.handle("eve", Register("1", "account.get_balance", "Account.getBalance"), 0.0))
-    text = "Account.getBalance is the same name as Account:getBalance, which is offered already"
+    text = "Account.getBalance is the same name as Account:getBalance, which is already registered"
     assert told == ("eve", "1", Reason.BAD_ARGUMENTS, text)
     assert refusal(hub.handle("bob", Register("1", "account.get_balance", "Account:get_balance"), 0.0))[2] is told[2]
 
@@ -165,7 +165,7 @@ def test_an_offer_may_be_taken_back() -> None:
     offer(hub, "bob", "m", "M:", route=True)
     assert hub.handle("bob", Unregister("1", "m", "M:", route=True), 0.0) == ok("bob", "1")
     told = refusal(hub.handle("bob", Unregister("1", "m", "M:", route=True), 0.0))
-    assert told == ("bob", "1", Reason.BAD_ARGUMENTS, "you do not offer M:")
+    assert told == ("bob", "1", Reason.BAD_ARGUMENTS, "you did not register M:")
     assert refusal(hub.handle("eve", Unregister("1", "m", "M"), 0.0))[2] is Reason.BAD_ARGUMENTS
     assert only(hub.handle("ann", Call("c", "m"), 0.0), Call).method == "m"
     assert hub.handle("bob", Unregister("1", "m", "M"), 0.0) == ok("bob", "1")
@@ -177,7 +177,7 @@ def test_a_session_has_so_many_offers_and_no_more() -> None:
     offer(hub, "bob", "a")
     offer(hub, "bob", "b", route=True)
     told = refusal(hub.handle("bob", Register("1", "c"), 0.0))
-    assert told == ("bob", "1", Reason.OVERLOADED, "more than 2 offers")
+    assert told == ("bob", "1", Reason.OVERLOADED, "more than 2 registrations")
     offer(hub, "bob", "a", doc="again")
     offer(hub, "eve", "c")
     hub.handle("bob", Unregister("1", "a"), 0.0)
@@ -248,5 +248,5 @@ def test_a_doc_has_a_bound(letter: str) -> None:
     doc = letter * (MAX_DOC_BYTES // len(letter.encode()))
     offer(hub, "bob", "m", doc=doc)
     told = refusal(hub.handle("bob", Register("r", "n", doc=doc + "x"), 0.0))
-    assert told == ("bob", "r", Reason.BAD_ARGUMENTS, "the doc of n is larger than 16384 bytes")
+    assert told == ("bob", "r", Reason.BAD_ARGUMENTS, "the documentation of n is larger than 16384 bytes")
     assert hub.stats()["offers"] == 1

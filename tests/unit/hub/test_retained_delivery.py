@@ -211,7 +211,7 @@ def test_each_subscriber_hears_each_topic_in_order(acts: list[tuple[int, int, bo
 
 def test_what_is_too_deep_is_not_kept() -> None:
     hub = opened({"max_topic_depth": 2})
-    text = "the topic has 3 segments, of at most 2"
+    text = "the topic has 3 segments, more than 2"
     for word in (
         Publish("1", topic("a.b.c"), Value(1), retain=True),
         Publish("1", topic("a.b.c"), NULL, retain=True),

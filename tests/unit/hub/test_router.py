@@ -116,7 +116,7 @@ def test_a_method_whose_last_callee_has_gone() -> None:
     hub.leave("bob", 0.0)
     assert calling(hub) == [Delivery("eve", Call("1", "m", BODY, timeout=30.0), "1")]
     assert hub.handle("eve", Unregister("u", "m"), 0.0) == ok("eve", "u")
-    assert refusal(calling(hub, call_id="d")) == ("ann", "d", Reason.UNAVAILABLE, "nobody offers m any more")
+    assert refusal(calling(hub, call_id="d")) == ("ann", "d", Reason.UNAVAILABLE, "m has no callee any more")
     assert hub.handle("eve", Result("1"), 0.0) == [Delivery("ann", Result("c"), "1")]
 
 

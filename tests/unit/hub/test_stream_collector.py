@@ -94,11 +94,11 @@ def test_a_collected_answer_has_bounds() -> None:
         return deliveries or hub.handle("dan", Result(call.id, None, stream=True), 0.0)
 
     assert answered(Value(1), Value(2)) == [Delivery("ann", Result("c", Value([1, 2])), "1")]
-    text = "the answer cannot be put together: more than 2 elements"
+    text = "the result cannot be collected into an array: more than 2 elements"
     told = [Delivery("dan", Cancel("2"), "2"), Delivery("ann", Failure("c", Reason.RAISED, text), "2")]
     assert answered(Value(1), Value(2), Value(3)) == told
     assert answered(Value("x" * 15)) == [Delivery("ann", Result("c", Value(["x" * 15])), "3")]
-    text = "the answer cannot be put together: more than 20 bytes"
+    text = "the result cannot be collected into an array: more than 20 bytes"
     told = [Delivery("dan", Cancel("4"), "4"), Delivery("ann", Failure("c", Reason.RAISED, text), "4")]
     assert answered(Value("x" * 16)) == told
     assert hub.open_calls() == 0
@@ -112,14 +112,14 @@ def test_an_answer_that_has_no_value_cannot_be_put_together() -> None:
         hub.handle("ann", Call("c", "m"), 0.0)
         who, call_id, reason, text = refusal(hub.handle("dan", answer, 0.0))
         assert (who, call_id, reason) == ("ann", "c", Reason.RAISED)
-        assert text.startswith("the answer cannot be put together")
+        assert text.startswith("the result cannot be collected into an array")
 
 
 def test_elements_with_attachments_cannot_be_put_together() -> None:
     hub = opened()
     offer(hub, "dan", "m")
     hub.handle("ann", Call("c", "m"), 0.0)
-    text = "the answer cannot be put together: its elements have attachments"
+    text = "the result cannot be collected into an array: its elements have attachments"
     told = [Delivery("dan", Cancel("1"), "1"), Delivery("ann", Failure("c", Reason.RAISED, text), "1")]
     assert hub.handle("dan", Result("1", NULL, ("a",), stream=True, last=False), 0.0) == told
 
@@ -209,7 +209,7 @@ def test_collected_answers_of_one_callee_have_a_bound_together() -> None:
         hub.handle("ann", Call(number, "m"), 0.0)
     assert hub.handle("dan", Result("1", part, stream=True, last=False), 0.0) == []
     assert hub.handle("dan", Result("2", part, stream=True, last=False), 0.0) == []
-    text = "the answer cannot be put together: more than 50 bytes of streams are being put together for one peer"
+    text = "the result cannot be collected into an array: more than 50 bytes of collected streams for one peer"
     told = [Delivery("dan", Cancel("3"), "3"), Delivery("ann", Failure("3", Reason.RAISED, text), "3")]
     assert hub.handle("dan", Result("3", part, stream=True, last=False), 0.0) == told
     assert hub._sessions["dan"].collected_bytes.used == 40

@@ -93,6 +93,6 @@ def test_a_token_is_never_kept() -> None:
 def test_name_with_a_bidirectional_control_character_is_refused() -> None:
     hub = opened()
     told = refusal(hub.handle("ann", SetVariable("v", "col\u202eour", Text("red")), 0.0))
-    assert told == ("ann", "v", Reason.BAD_ARGUMENTS, "a variable's name may not hold '\\u202e'")
+    assert told == ("ann", "v", Reason.BAD_ARGUMENTS, "a variable's name may not contain '\\u202e'")
     told = refusal(hub.handle("ann", Call("c", "hub.push", Value({"queue": "a\u2066", "data": 1})), 0.0))
-    assert told == ("ann", "c", Reason.BAD_ARGUMENTS, "queue may not hold '\\u2066'")
+    assert told == ("ann", "c", Reason.BAD_ARGUMENTS, "queue may not contain '\\u2066'")
