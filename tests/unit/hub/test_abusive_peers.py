@@ -58,7 +58,7 @@ FLOODS: dict[str, Callable[[int], HubMessage]] = {
 
 
 @pytest.mark.parametrize("flood", FLOODS)
-def test_a_flood_of(flood: str) -> None:
+def test_flood_is_refused_within_limits(flood: str) -> None:
     hub = filled()
     reasons = set[Reason]()
     for number in range(TIMES):
@@ -99,7 +99,7 @@ CYCLES: dict[str, Callable[[int], list[HubMessage]]] = {
 
 
 @pytest.mark.parametrize("cycle", CYCLES)
-def test_what_comes_and_goes_leaves_little_behind(cycle: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_short_lived_state_is_bounded(cycle: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("fiveways.hub.registrations._MAX_FORMER_NAMES", 50)
     monkeypatch.setattr("fiveways.hub.subscriptions._MAX_CACHED_TOPICS", 50)
     hub = filled()
@@ -110,7 +110,7 @@ def test_what_comes_and_goes_leaves_little_behind(cycle: str, monkeypatch: pytes
     assert held(hub) < MOST
 
 
-def test_peers_that_come_and_go_leave_nothing_behind() -> None:
+def test_departed_peers_leave_no_state() -> None:
     hub = filled()
     kept = {"methods", "routes", "retained values", "queues", "items", "large items"}
     floods = [flood for name, flood in FLOODS.items() if name not in kept]

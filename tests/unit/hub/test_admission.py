@@ -77,7 +77,9 @@ def identity(hub: Hub) -> str:
         ("never", False, False),
     ],
 )
-def test_the_anonymous(anonymous: str, is_loopback: bool, is_let_in: bool) -> None:
+def test_anonymous_setting_decides_admission_of_anonymous_peers(
+    anonymous: str, is_loopback: bool, is_let_in: bool
+) -> None:
     hub = make(anonymous=anonymous)
     told = greet(hub, credentials=Credentials(is_loopback))
     assert told == (welcome("x") if is_let_in else away(ANONYMOUS_REFUSED))
@@ -85,7 +87,7 @@ def test_the_anonymous(anonymous: str, is_loopback: bool, is_let_in: bool) -> No
     assert hub.deadline() is None
 
 
-def test_a_setting_that_nobody_understands_lets_nobody_in() -> None:
+def test_invalid_anonymous_setting_is_rejected() -> None:
     with pytest.raises(ValueError, match="anonymous is one of loopback, always, never, not 'Never'"):
         HubSettings(anonymous="Never")
 
@@ -93,11 +95,11 @@ def test_a_setting_that_nobody_understands_lets_nobody_in() -> None:
 @pytest.mark.parametrize(
     "body", [Text("anything"), Text("1"), Value({"client": "x"}), Value(17), Json(b'{"$base64":1}')]
 )
-def test_a_hello_may_say_anything_where_there_are_no_tokens(body: Payload) -> None:
+def test_any_hello_is_accepted_without_configured_tokens(body: Payload) -> None:
     assert greet(make(), body, credentials=Credentials()) == welcome("x")
 
 
-def test_this_process_itself_needs_no_identity() -> None:
+def test_trusted_session_needs_no_identity() -> None:
     hub = make(anonymous="never", anonymous_permissions=Permissions((), (), (), ()), max_sessions=0)
     assert greet(hub, credentials=Credentials(is_trusted=True)) == welcome("x")
     offer(hub, "x", "m")
@@ -105,7 +107,7 @@ def test_this_process_itself_needs_no_identity() -> None:
     offer(hub, "x", "n")
 
 
-def test_the_welcome_tells_the_session_and_the_version() -> None:
+def test_welcome_has_session_and_version() -> None:
     hub = make(version="1.2")
     (delivery,) = greet(hub, credentials=Credentials())
     assert isinstance(delivery, Delivery)
@@ -127,13 +129,13 @@ def test_the_welcome_tells_the_session_and_the_version() -> None:
         (Value({"token": "12345", "identity": "alice"}), "berta"),
     ],
 )
-def test_a_token_in_the_hello(traits: ProtocolTraits, body: Payload, name: str) -> None:
+def test_token_in_hello_authenticates(traits: ProtocolTraits, body: Payload, name: str) -> None:
     hub = make(identities=KNOWN)
     assert greet(hub, body, traits) == welcome("x")
     assert identity(hub) == name
 
 
-def test_a_token_of_the_link() -> None:
+def test_bearer_token_of_connection_authenticates() -> None:
     hub = make(identities=KNOWN)
     assert greet(hub, credentials=Credentials(bearer="sesame")) == welcome("x")
     assert identity(hub) == "alice"
@@ -153,7 +155,7 @@ def test_a_token_of_the_link() -> None:
         Text("sesam"),
     ],
 )
-def test_a_wrong_token_is_never_anonymous(body: Payload, is_loopback: bool) -> None:
+def test_wrong_token_is_not_treated_as_anonymous(body: Payload, is_loopback: bool) -> None:
     hub = make(identities=KNOWN)
     assert greet(hub, body, UMQ, Credentials(is_loopback)) == away()
     assert hub.handle("x", Hello(Text("sesame")), 0.0) == []
@@ -161,12 +163,12 @@ def test_a_wrong_token_is_never_anonymous(body: Payload, is_loopback: bool) -> N
     assert hub.leave("x", 0.0) == []
 
 
-def test_a_token_is_wrong_where_there_are_none() -> None:
+def test_token_is_wrong_without_configured_tokens() -> None:
     assert greet(make(), Value({"token": "sesame"}), credentials=Credentials()) == away()
     assert greet(make(), credentials=Credentials(bearer="sesame")) == away()
 
 
-def test_an_identity_without_a_token_is_not_known_by_an_empty_one() -> None:
+def test_empty_token_does_not_match_identity_without_token() -> None:
     hub = make(identities=(CARLA,), anonymous="never")
     assert greet(hub, Value({"token": ""})) == away()
 
@@ -174,7 +176,7 @@ def test_an_identity_without_a_token_is_not_known_by_an_empty_one() -> None:
 # Tokens that come as a variable.
 
 
-def test_who_says_nothing_may_still_say_a_token() -> None:
+def test_unidentified_session_may_send_token_later() -> None:
     hub = make(identities=KNOWN, login_timeout=10.0)
     for body in (NULL, Text(""), Text("{}"), Text("null")):
         assert greet(hub, body, UMQ) == welcome("x")
@@ -197,7 +199,7 @@ def test_who_says_nothing_may_still_say_a_token() -> None:
     assert hub.expire(20.0) == []
 
 
-def test_who_says_no_token_in_time_is_sent_away() -> None:
+def test_unidentified_session_is_closed_at_login_deadline() -> None:
     hub = make(identities=KNOWN, login_timeout=10.0)
     greet(hub, traits=UMQ)
     assert hub.deadline() == 10.0
@@ -207,7 +209,7 @@ def test_who_says_no_token_in_time_is_sent_away() -> None:
     assert hub.deadline() is None
 
 
-def test_who_says_nothing_at_all_is_sent_away() -> None:
+def test_silent_connection_is_closed_at_login_deadline() -> None:
     hub = make(login_timeout=10.0)
     hub.arrive("x", LRPM, Credentials(), 5.0)
     assert hub.expire(15.0) == away(LOGIN_TIMED_OUT)
@@ -218,13 +220,13 @@ def test_who_says_nothing_at_all_is_sent_away() -> None:
     assert hub.deadline() is None
 
 
-def test_where_there_is_another_way_or_none_nobody_is_welcomed_as_nobody() -> None:
+def test_session_without_token_is_refused_if_challenge_exists_or_no_token_is_configured() -> None:
     assert greet(make(identities=KNOWN), traits=LRPM) == away(ANONYMOUS_REFUSED)
     assert greet(make(identities=(CARLA,)), traits=UMQ) == away(ANONYMOUS_REFUSED)
     assert greet(make(), traits=UMQ) == away(ANONYMOUS_REFUSED)
 
 
-def test_a_wrong_token_as_a_variable() -> None:
+def test_wrong_token_variable_is_denied() -> None:
     hub = make(identities=KNOWN)
     greet(hub, traits=UMQ)
     told = refusal(hub.handle("x", SetVariable("v", "token", Text("wrong")), 1.0))
@@ -234,7 +236,7 @@ def test_a_wrong_token_as_a_variable() -> None:
     assert hub.handle("x", Call("c", "hub.ping"), 1.0) == []
 
 
-def test_tokens_cannot_be_tried_for_ever() -> None:
+def test_session_is_closed_after_too_many_wrong_tokens() -> None:
     hub = make(identities=KNOWN)
     greet(hub, credentials=Credentials())
     for _ in range(9):
@@ -243,7 +245,7 @@ def test_tokens_cannot_be_tried_for_ever() -> None:
     assert hub.stats()["refused_logins"] == 10
 
 
-def test_the_anonymous_may_become_somebody() -> None:
+def test_anonymous_session_may_authenticate_later() -> None:
     hub = make(identities=KNOWN, anonymous_permissions=Permissions(call=()))
     greet(hub, credentials=Credentials())
     assert refusal(hub.handle("x", Call("c", "a.b"), 1.0))[2] is Reason.DENIED
@@ -255,7 +257,7 @@ def test_the_anonymous_may_become_somebody() -> None:
 # Too many, and too late.
 
 
-def test_a_full_hub_lets_nobody_in() -> None:
+def test_full_hub_refuses_sessions() -> None:
     hub = make(max_sessions=1)
     hub.arrive("first", LRPM, Credentials(), 0.0)
     assert hub.handle("first", Hello(), 0.0) == welcome("first")
@@ -267,7 +269,7 @@ def test_a_full_hub_lets_nobody_in() -> None:
     assert greet(hub, credentials=Credentials()) == welcome("x")
 
 
-def test_a_closing_hub_lets_nobody_in() -> None:
+def test_draining_hub_refuses_sessions() -> None:
     hub = make()
     hub.drain(0.0)
     assert greet(hub, credentials=Credentials()) == [Delivery("x", Goodbye(HUB_CLOSING))]
@@ -276,7 +278,7 @@ def test_a_closing_hub_lets_nobody_in() -> None:
 # New rules.
 
 
-def test_new_rules_hold_for_those_who_are_there() -> None:
+def test_reload_applies_to_existing_sessions() -> None:
     hub = make(identities=KNOWN)
     greet(hub, Text("sesame"))
     hub.arrive("guest", LRPM, Credentials(), 0.0)
@@ -293,7 +295,7 @@ def test_new_rules_hold_for_those_who_are_there() -> None:
     assert refusal(hub.handle("guest", Call("c", "a.c"), 0.0))[2] is Reason.NO_SUCH_METHOD
 
 
-def test_what_somebody_may_not_have_any_more_ends() -> None:
+def test_reload_ends_forbidden_registrations_and_subscriptions() -> None:
     hub = make(identities=(Identity("alice", "sesame"),))
     greet(hub, Text("sesame"))
     for method in ("a.b", "c"):
@@ -311,24 +313,24 @@ def test_what_somebody_may_not_have_any_more_ends() -> None:
     assert hub.reload(HubSettings()) == []
 
 
-def test_new_rules_do_not_let_those_in_who_stand_at_the_door() -> None:
+def test_reload_does_not_admit_waiting_sessions() -> None:
     hub = make(identities=KNOWN)
     greet(hub, traits=UMQ)
     hub.reload(HubSettings(identities=KNOWN))
     assert refusal(hub.handle("x", Call("c", "hub.ping"), 0.0))[2] is Reason.DENIED
 
 
-def test_secrets_show_nowhere() -> None:
+def test_secrets_are_not_in_repr() -> None:
     shown = repr(HubSettings(identities=KNOWN)) + repr(Credentials(bearer="sesame"))
     assert not [secret for secret in ("sesame", "12345", "hush", "psst") if secret in shown]
 
 
-def test_all_who_came_are_counted() -> None:
+def test_connections_and_refused_logins_are_counted() -> None:
     assert opened().stats()["arrived"] == 5
 
 
 @pytest.mark.parametrize("by_variable", [False, True])
-def test_who_came_in_by_a_token_keeps_its_rights_only_while_that_holds(*, by_variable: bool) -> None:
+def test_session_keeps_permissions_while_its_token_is_configured(*, by_variable: bool) -> None:
     hub = make(identities=KNOWN)
     greet(hub, NULL if by_variable else Text("sesame"), traits=UMQ)
     if by_variable:
@@ -348,7 +350,7 @@ def test_who_came_in_by_a_token_keeps_its_rights_only_while_that_holds(*, by_var
 # Without a session.
 
 
-def test_what_somebody_may_call_can_be_asked_without_a_session() -> None:
+def test_may_call_works_without_session() -> None:
     hub = make(identities=KNOWN, anonymous="loopback", anonymous_permissions=Permissions(call=("hub.ping",)))
     assert hub.admission.may_call(Credentials(False, "sesame"), "a.b", 0.0)
     assert not hub.admission.may_call(Credentials(True, "sesame"), "b.a", 0.0)
@@ -359,7 +361,7 @@ def test_what_somebody_may_call_can_be_asked_without_a_session() -> None:
 
 
 @pytest.mark.parametrize("known", [KNOWN, ()])
-def test_to_ask_so_with_a_token_that_nobody_has_is_a_refused_login(known: tuple[Identity, ...]) -> None:
+def test_may_call_with_unknown_token_is_refused_login(known: tuple[Identity, ...]) -> None:
     hub = make(identities=known, anonymous="always")
     told: list[object] = []
     hub.admission.on_refused = told.append
@@ -432,7 +434,7 @@ def test_session_that_resumes_with_a_rotated_token_has_its_permissions_again() -
     assert not may_call(hub)
 
 
-def test_restored_identity_that_resumes_without_a_token_has_to_show_it() -> None:
+def test_restored_identity_that_resumes_without_token_has_no_permissions() -> None:
     hub = restored("alice", identities=KNOWN)
     hub.resume("x", Credentials(remote="127.0.0.1:4711"))
     assert not may_call(hub)

@@ -14,7 +14,7 @@ def waiting(hub: Hub) -> int:
     return sum(len(session.announced_attachments) for session in hub._sessions.values())
 
 
-def test_a_call_gets_fresh_names_for_its_attachments() -> None:
+def test_forwarded_call_gets_new_attachment_names() -> None:
     hub = opened()
     offer(hub, "bob", "m")
     passed = Call("1", "m", attachments=("a1", "a2"), timeout=30.0)
@@ -27,7 +27,7 @@ def test_a_call_gets_fresh_names_for_its_attachments() -> None:
     assert hub.handle("eve", Call("c", "m", attachments=("x",)), 0.0) == [Delivery("bob", passed, "2")]
 
 
-def test_an_answer_may_have_attachments_that_come_later() -> None:
+def test_result_attachments_may_follow_later() -> None:
     hub = opened()
     offer(hub, "bob", "m")
     hub.handle("ann", Call("c", "m"), 0.0)
@@ -37,7 +37,7 @@ def test_an_answer_may_have_attachments_that_come_later() -> None:
     assert hub.handle("bob", Attachment("r", b"R"), 9.0) == [Delivery("ann", Attachment("a1", b"R"), "1")]
 
 
-def test_a_streamed_answer_may_have_attachments() -> None:
+def test_streamed_result_may_have_attachments() -> None:
     hub = opened()
     offer(hub, "cleo", "m", kind="server")
     hub.handle("ann", Call("c", "m", stream=True), 0.0)
@@ -46,14 +46,14 @@ def test_a_streamed_answer_may_have_attachments() -> None:
     assert hub.handle("cleo", Attachment("r", b"R"), 0.0) == [Delivery("ann", Attachment("a1", b"R"), "1")]
 
 
-def test_an_answer_that_becomes_an_array_keeps_its_attachments() -> None:
+def test_result_converted_to_array_keeps_attachments() -> None:
     hub = opened()
     offer(hub, "bob", "m", kind="server")
     hub.handle("ann", Call("c", "m"), 0.0)
     assert only(hub.handle("bob", Result("1", NULL, ("r",)), 0.0), Result).attachments == ("a1",)
 
 
-def test_a_publication_gets_one_name_for_all_who_get_it() -> None:
+def test_publication_has_one_attachment_name_for_all_subscribers() -> None:
     hub = opened()
     for peer in ("bob", "cleo"):
         subscribe(hub, peer, pattern("t"), "s")
@@ -68,7 +68,7 @@ def test_a_publication_gets_one_name_for_all_who_get_it() -> None:
     ]
 
 
-def test_who_subscribed_twice_gets_two_names() -> None:
+def test_peer_with_two_subscriptions_gets_two_attachment_names() -> None:
     hub = opened()
     for peer, name in (("bob", "1"), ("bob", "2"), ("cleo", "3"), ("bob", "4")):
         subscribe(hub, peer, pattern("t"), name)
@@ -88,27 +88,27 @@ def test_who_subscribed_twice_gets_two_names() -> None:
     ]
 
 
-def test_a_publication_that_nobody_wants_needs_no_attachments() -> None:
+def test_attachments_of_publication_without_subscribers_are_dropped() -> None:
     hub = opened()
     assert hub.handle("ann", Publish(None, topic("t"), NULL, ("x",)), 0.0) == []
     assert hub.handle("ann", Attachment("x", b"X"), 0.0) == []
     assert waiting(hub) == 0
 
 
-def test_a_refused_call_needs_no_attachments() -> None:
+def test_attachments_of_refused_call_are_dropped() -> None:
     hub = opened()
     assert refusal(hub.handle("ann", Call("c", "m", attachments=("x",)), 0.0))[2] is Reason.NO_SUCH_METHOD
     assert hub.handle("ann", Attachment("x", b"X"), 0.0) == []
 
 
-def test_what_the_hub_answers_itself_takes_no_attachments() -> None:
+def test_built_in_methods_refuse_attachments() -> None:
     hub = opened()
     for word in (Call("c", "hub.ping", attachments=("x",)), SetVariable("c", "v", NULL, ("y",))):
         assert refusal(hub.handle("ann", word, 0.0))[2] is Reason.BAD_ARGUMENTS
     assert waiting(hub) == 0
 
 
-def test_a_sender_is_gone() -> None:
+def test_receivers_learn_that_attachment_sender_is_gone() -> None:
     hub = opened()
     offer(hub, "bob", "m")
     subscribe(hub, "cleo", pattern("t"), "s")
@@ -122,7 +122,7 @@ def test_a_sender_is_gone() -> None:
     ]
 
 
-def test_a_receiver_is_gone() -> None:
+def test_attachment_is_forwarded_to_remaining_receivers() -> None:
     hub = opened()
     offer(hub, "bob", "m")
     hub.handle("ann", Call("c", "m", attachments=("x", "y")), 0.0)
@@ -132,14 +132,14 @@ def test_a_receiver_is_gone() -> None:
     assert hub.leave("ann", 0.0) == []
 
 
-def test_a_call_to_oneself_with_attachments_ends_with_the_link() -> None:
+def test_call_to_itself_with_attachments_ends_with_the_session() -> None:
     hub = opened()
     offer(hub, "bob", "m")
     hub.handle("bob", Call("c", "m", attachments=("x",)), 0.0)
     assert hub.leave("bob", 0.0) == []
 
 
-def test_attachments_on_their_way_are_bounded() -> None:
+def test_attachments_in_transit_are_limited() -> None:
     hub = opened({"max_expected_attachments": 2})
     offer(hub, "bob", "m")
     subscribe(hub, "bob", pattern("t"), "s")
@@ -162,7 +162,7 @@ def crowd() -> Hub:
     return hub
 
 
-def test_sources_that_delay_a_complete_attachment_are_hurried_once() -> None:
+def test_senders_that_delay_a_complete_attachment_are_hurried_once() -> None:
     hub = crowd()
     for peer in ("stalled", "slow", "eve"):
         hub.handle(peer, Call("c", "m", attachments=("x", "y")), 0.0)
@@ -174,7 +174,7 @@ def test_sources_that_delay_a_complete_attachment_are_hurried_once() -> None:
     assert hub.handle("eve", Attachment("y", b"Y"), 6.0) == [Delivery("bob", Attachment("a6", b"Y"), "3")]
 
 
-def test_one_that_comes_when_all_before_it_have_come_hurries_nobody() -> None:
+def test_attachment_in_order_hurries_no_sender() -> None:
     hub = crowd()
     for peer in ("stalled", "eve"):
         hub.handle(peer, Call("c", "m", attachments=("x",)), 0.0)
@@ -183,7 +183,7 @@ def test_one_that_comes_when_all_before_it_have_come_hurries_nobody() -> None:
     assert not hub._sessions["bob"].expected_attachments
 
 
-def test_receivers_that_get_complete_messages_hurry_nobody() -> None:
+def test_receivers_of_complete_messages_hurry_no_sender() -> None:
     hub = opened()
     join(hub, "slow", UMQ)
     offer(hub, "dan", "m")
@@ -192,7 +192,7 @@ def test_receivers_that_get_complete_messages_hurry_nobody() -> None:
     assert hub.handle("eve", Attachment("x", b"X"), 5.0) == [Delivery("dan", Attachment("a2", b"X"), "2")]
 
 
-def test_receiver_can_have_a_source_hurried_as_long_as_it_waits() -> None:
+def test_receiver_can_hurry_a_sender_while_it_waits() -> None:
     hub = opened()
     offer(hub, "dan", "m")
     hub.handle("eve", Call("c", "m", attachments=("x",)), 0.0)
@@ -201,7 +201,7 @@ def test_receiver_can_have_a_source_hurried_as_long_as_it_waits() -> None:
     assert hub.handle("dan", Hurry("a1"), 7.0) == []
 
 
-def test_messages_that_wait_for_attachments_count_until_these_have_come() -> None:
+def test_incomplete_message_counts_until_its_attachments_have_come() -> None:
     hub = opened()
     offer(hub, "dan", "m")
     offer(hub, "bob", "n")
@@ -215,7 +215,7 @@ def test_messages_that_wait_for_attachments_count_until_these_have_come() -> Non
     assert hub.stats()["incomplete_bytes"] == 0
 
 
-def test_held_publication_counts_for_each_receiver_that_holds_it() -> None:
+def test_incomplete_publication_counts_once_for_each_holder() -> None:
     hub = opened()
     for peer in ("ann", "bob", "cleo"):
         subscribe(hub, peer, pattern("t"), "s")
@@ -225,7 +225,7 @@ def test_held_publication_counts_for_each_receiver_that_holds_it() -> None:
     assert hub.stats()["incomplete_bytes"] == 0
 
 
-def test_source_with_too_much_that_waits_is_refused_and_others_are_not() -> None:
+def test_sender_with_too_many_incomplete_bytes_is_refused_and_others_are_not() -> None:
     hub = opened(max_incomplete_bytes=2000)
     offer(hub, "dan", "m")
     hub.handle("eve", Call("c", "m", Text("x" * 1000), attachments=("x",)), 0.0)

@@ -21,7 +21,7 @@ def call(hub: Hub, method: str, body: Payload = NULL, now: float = 0.0) -> Paylo
     return found
 
 
-def test_ping_and_echo() -> None:
+def test_ping_and_echo_respond() -> None:
     hub = opened()
     assert call(hub, "hub.ping") == Value("pong")
     assert call(hub, "hub.ping", Text("")) == Value("pong")
@@ -29,27 +29,27 @@ def test_ping_and_echo() -> None:
         assert call(hub, "hub.echo", body) is body
 
 
-def test_time() -> None:
+def test_time_is_unix_time() -> None:
     hub = Hub(Random(7), epoch=1_700_000_000.0)
     join(hub, "ann")
     assert call(hub, "hub.time", now=12.5) == Value(1_700_000_012.5)
 
 
-def test_a_peer_is_known_to_others_by_another_name_than_its_id() -> None:
+def test_peers_see_public_names_instead_of_ids() -> None:
     hub = opened()
     hub.handle("ann", SetVariable("s", "colour", Value("red")), 0.0)
     assert public_name("ann") != "ann"
     assert call(hub, "hub.get", Value({"name": "colour", "peer": public_name("ann")})) == Value("red")
 
 
-def test_stats_can_be_written() -> None:
+def test_stats_are_representable_as_json() -> None:
     hub = opened()
     hub.handle("ann", Call("c", "nothing"), 0.0)
     told = call(hub, "hub.stats")
     assert b'"failures":{"no_such_method":1}' in told.json()
 
 
-def test_no_other_peer_is_there() -> None:
+def test_unknown_peer_argument_is_refused() -> None:
     hub = opened()
     hub.arrive("late", LRPM, Credentials(), 0.0)
     for peer in ("nobody", "late"):
@@ -58,7 +58,7 @@ def test_no_other_peer_is_there() -> None:
 
 
 @pytest.mark.parametrize("method", ["hub.ping", "hub.push"])
-def test_none_takes_a_stream(method: str) -> None:
+def test_built_in_methods_refuse_streams(method: str) -> None:
     hub = opened()
     told = refusal(hub.handle("ann", Call("c", method, more=True), 0.0))
     assert told == ("ann", "c", Reason.BAD_ARGUMENTS, f"{method} takes no stream")
@@ -66,18 +66,18 @@ def test_none_takes_a_stream(method: str) -> None:
 
 
 @pytest.mark.parametrize("method", ["hub.push", "hub.echo"])
-def test_none_takes_attachments(method: str) -> None:
+def test_built_in_calls_with_attachments_are_refused(method: str) -> None:
     told = refusal(opened().handle("ann", Call("c", method, Value(["jobs", 1]), attachments=("0",)), 0.0))
     assert told == ("ann", "c", Reason.BAD_ARGUMENTS, f"{method} takes no attachments")
 
 
-def test_words_of_their_own_are_not_calls() -> None:
+def test_methods_with_own_messages_are_not_callable() -> None:
     hub = opened()
     told = refusal(hub.handle("ann", Call("c", "hub.publish"), 0.0))
     assert told[2] is Reason.NO_SUCH_METHOD
 
 
-def test_all_have_documentation() -> None:
+def test_all_built_in_methods_have_documentation() -> None:
     calls = (
         "ping",
         "echo",
@@ -103,13 +103,13 @@ def test_all_have_documentation() -> None:
     assert all(BUILT_IN_DOCS.values())
 
 
-def test_they_are_answered_while_the_hub_closes() -> None:
+def test_built_in_methods_are_answered_while_hub_drains() -> None:
     hub = opened()
     hub.drain(0.0)
     assert hub.handle("ann", Call("c", "hub.ping"), 0.0) == ok("ann", "c", Value("pong"))
 
 
-def test_everybody_is_told_what_it_may_do() -> None:
+def test_rights_returns_identity_and_permissions() -> None:
     rights = Permissions(call=("math.*", "hub.stats"), offer=(), publish=("news.*",), subscribe=("*",))
     hub = make(
         identities=(Identity("alice", token="sesame", permissions=rights),),  # noqa: S106  of this test alone
@@ -123,14 +123,14 @@ def test_everybody_is_told_what_it_may_do() -> None:
     assert call(hub, "hub.rights") == Value(others | changed)
 
 
-def test_results_are_what_somebody_gives_the_hub() -> None:
+def test_results_come_from_the_configured_source() -> None:
     hub = opened()
     assert call(hub, "hub.results") == Value(None)
     hub.built_ins.pipeline_results = lambda: {"rows": 5}
     assert call(hub, "hub.results") == Value({"rows": 5})
 
 
-def test_results_are_for_those_who_may_call_for_them() -> None:
+def test_results_require_permission() -> None:
     hub = make(anonymous_permissions=Permissions(call=("math.*",)))
     join(hub, "ann")
     told = refusal(hub.handle("ann", Call("c", "hub.results"), 0.0))

@@ -18,7 +18,7 @@ def token(hub: Hub, owner: str = "bob", own_id: str = "9A8Z") -> str:
     return body.native
 
 
-def test_a_token_can_be_called_from_anywhere_once() -> None:
+def test_token_is_callable_once_from_any_protocol() -> None:
     hub = opened()
     made = token(hub)
     assert re.fullmatch("[1-9a-z][0-9a-z]{11}", made)
@@ -34,21 +34,21 @@ def test_a_token_can_be_called_from_anywhere_once() -> None:
     assert hub.handle("bob", Result("1", Text("ok")), 0.0) == [Delivery("ann", Result("c", Text("ok")), "1")]
 
 
-def test_a_callback_may_fail_like_a_method() -> None:
+def test_callback_failure_reaches_caller() -> None:
     hub = opened()
     hub.handle("ann", Call("c", token(hub), callback=True), 0.0)
     told = Failure("c", Reason.NO_SUCH_CALLBACK, "gone")
     assert hub.handle("bob", Failure("1", Reason.NO_SUCH_CALLBACK, "gone"), 0.0) == [Delivery("ann", told, "1")]
 
 
-def test_tokens_differ_and_all_have_twelve_digits() -> None:
+def test_tokens_are_distinct_and_have_twelve_digits() -> None:
     hub = opened()
     made = {token(hub) for _ in range(500)}
     assert len(made) == 500
     assert {len(each) for each in made} == {12}
 
 
-def test_a_token_that_is_taken_is_not_given_out_again() -> None:
+def test_used_random_number_is_not_issued_again() -> None:
     chosen = iter([0, 0, 0, 1])
 
     class Stuck(Random):
@@ -60,7 +60,7 @@ def test_a_token_that_is_taken_is_not_given_out_again() -> None:
     assert [token(hub), token(hub)] == ["100000000000", "100000000001"]
 
 
-def test_a_token_is_no_method_and_a_method_no_token() -> None:
+def test_tokens_and_methods_are_separate_namespaces() -> None:
     hub = opened()
     made = token(hub)
     offer(hub, "eve", "m")
@@ -77,7 +77,7 @@ def test_callbacks_end_with_their_owner() -> None:
     assert hub.stats()["callbacks"] == 0
 
 
-def test_a_session_has_so_many_and_no_more() -> None:
+def test_callbacks_of_a_session_are_limited() -> None:
     hub = opened({"max_pending": 2})
     made = [token(hub), token(hub)]
     told = refusal(hub.handle("bob", Call("t", "hub.callback", Value(["x"])), 0.0))
@@ -87,7 +87,7 @@ def test_a_session_has_so_many_and_no_more() -> None:
     token(hub)
 
 
-def test_a_call_that_is_refused_does_not_use_the_token_up() -> None:
+def test_refused_call_does_not_consume_token() -> None:
     hub = opened({"max_pending": 1})
     made = token(hub)
     offer(hub, "bob", "m")
@@ -97,7 +97,7 @@ def test_a_call_that_is_refused_does_not_use_the_token_up() -> None:
     assert only(hub.handle("ann", Call("c", made, callback=True), 0.0), Call).method == "9A8Z"
 
 
-def test_an_id_is_a_text_or_a_number() -> None:
+def test_callback_id_is_text_or_number() -> None:
     hub = opened()
     for body in (Value("x"), Value(["x"]), Value({"id": "x"}), Value({"id": 17}), Text("x"), Json(b'"x"')):
         assert len(only(hub.handle("bob", Call("t", "hub.callback", body), 0.0), Result).body.native) == 12

@@ -33,7 +33,7 @@ def filled() -> Hub:
 # Lists.
 
 
-def test_everything_in_the_spelling_of_the_asker() -> None:
+def test_list_is_in_spelling_of_requesting_peer() -> None:
     hub = filled()
     join(hub, "mia", MQTT)
     join(hub, "una", UMQ36)
@@ -88,7 +88,7 @@ def test_namespace_of_several_peers_is_one_route() -> None:
     assert "open" in only(ask(hub, "Account:", "eve"), Description).methods
 
 
-def test_registered_route_is_listed_once_and_asked_itself() -> None:
+def test_registered_route_is_listed_once_and_queried_itself() -> None:
     hub = filled()
     offer(hub, "bob", "stock.total", "Stock:total")
     told = only(ask(hub, peer="eve"), Description)
@@ -116,7 +116,7 @@ def test_application_is_listed_to_umq_peers_in_its_own_spelling() -> None:
     assert only(ask(hub, "Account:", "eve"), Description).methods == ("getBalance",)
 
 
-def test_a_list_is_up_to_date() -> None:
+def test_list_follows_registrations() -> None:
     hub = opened()
     assert ask(hub) == [Delivery("ann", Description("d", (), ("hub.",)))]
     offer(hub, "bob", "m")
@@ -127,7 +127,7 @@ def test_a_list_is_up_to_date() -> None:
 
 @pytest.mark.parametrize("asker", ["ann", "bob", "cleo", "mia", "una"])
 @pytest.mark.parametrize("size", [1, 40, 230])
-def test_a_list_is_never_too_much_for_one_message(asker: str, size: int) -> None:
+def test_list_fits_into_one_message(asker: str, size: int) -> None:
     hub = opened({"max_text": 4000})
     join(hub, "mia", MQTT)
     join(hub, "una", UMQ36)
@@ -145,7 +145,7 @@ def test_a_list_is_never_too_much_for_one_message(asker: str, size: int) -> None
     assert only(ask(hub, peer=asker), Description).more == 0
 
 
-def test_names_with_quotes_take_no_more_than_there_is() -> None:
+def test_list_of_names_with_quotes_fits_into_one_message() -> None:
     hub = opened({"max_text": 4000})
     for number in range(300):
         name = '"' * 40 + f"{number}"
@@ -154,7 +154,7 @@ def test_names_with_quotes_take_no_more_than_there_is() -> None:
     assert 3000 < len(description_payload(told).json()) < 4000
 
 
-def test_the_list_of_a_route_is_bounded_too_and_what_its_peer_left_out_is_counted() -> None:
+def test_list_of_route_is_limited_and_omitted_names_are_counted() -> None:
     hub = opened({"max_text": 4000})
     offer(hub, "eve", "stock", "Stock:", route=True)
     ask(hub, "stock.")
@@ -166,7 +166,7 @@ def test_the_list_of_a_route_is_bounded_too_and_what_its_peer_left_out_is_counte
     assert len(description_payload(told).json()) < 3000
 
 
-def test_what_cannot_be_spelled_is_left_out() -> None:
+def test_unspellable_names_are_not_listed() -> None:
     hub = opened()
     offer(hub, "bob", "größe", "größe")
     offer(hub, "bob", "ö", "ö:", route=True)
@@ -174,13 +174,13 @@ def test_what_cannot_be_spelled_is_left_out() -> None:
     assert only(ask(hub, peer="eve"), Description) == Description("d", ("größe",), ("ö:", "hub:"))
 
 
-def test_a_route_without_its_separator_gets_one() -> None:
+def test_route_is_listed_with_separator() -> None:
     hub = opened()
     offer(hub, "bob", "r", "R", route=True)
     assert only(ask(hub, peer="eve"), Description).routes == ("R:", "hub:")
 
 
-def test_the_methods_of_the_hub() -> None:
+def test_built_in_methods_are_listed_and_documented() -> None:
     hub = opened()
     names = tuple(name.removeprefix("hub.") for name in BUILT_IN_DOCS)
     for written in ("hub", "hub."):
@@ -192,7 +192,7 @@ def test_the_methods_of_the_hub() -> None:
 
 
 @pytest.mark.parametrize("traits", TRAITS)
-def test_all_that_is_listed_can_be_asked_for(traits: ProtocolTraits) -> None:
+def test_every_listed_name_can_be_queried(traits: ProtocolTraits) -> None:
     hub = filled()
     style = traits.names
     join(hub, "new", traits)
@@ -207,7 +207,7 @@ def test_all_that_is_listed_can_be_asked_for(traits: ProtocolTraits) -> None:
 # Documentation.
 
 
-def test_documentation() -> None:
+def test_documentation_of_a_method_is_returned() -> None:
     hub = filled()
     assert ask(hub, "account.get_balance") == [Delivery("ann", Description("d", doc="Tells a balance."))]
     assert ask(hub, "Account:getBalance", "eve") == [Delivery("eve", Description("d", doc="Tells a balance."))]
@@ -215,11 +215,11 @@ def test_documentation() -> None:
 
 
 @pytest.mark.parametrize("name", ["nothing", "account.no", "account.no.", "log_in.", "a..b", "*", "x" * 300])
-def test_what_is_unknown(name: str) -> None:
+def test_query_for_unknown_name_is_refused(name: str) -> None:
     assert refusal(ask(filled(), name))[:3] == ("ann", "d", Reason.NO_SUCH_METHOD)
 
 
-def test_what_is_not_there_any_more() -> None:
+def test_query_for_former_name_is_unavailable() -> None:
     hub = filled()
     hub.leave("bob", 0.0)
     assert refusal(ask(hub, "account.get_balance"))[2] is Reason.UNAVAILABLE
@@ -229,7 +229,7 @@ def test_what_is_not_there_any_more() -> None:
 
 
 @pytest.mark.parametrize("written", ["stock.", "stock"])
-def test_the_list_of_a_route_comes_from_the_peer_behind_it(written: str) -> None:
+def test_list_of_route_comes_from_its_callee(written: str) -> None:
     hub = filled()
     assert ask(hub, written) == [Delivery("eve", Discover("1", ""), "1")]
     listed = Description("1", ("listTrades", "two words", "bad\nname"), ("Sub:", "Other"))
@@ -238,14 +238,14 @@ def test_the_list_of_a_route_comes_from_the_peer_behind_it(written: str) -> None
     assert hub.open_calls() == 0
 
 
-def test_a_list_in_the_same_style_stays_as_it_is() -> None:
+def test_list_in_same_style_is_unchanged() -> None:
     hub = filled()
     ask(hub, "Stock:", "bob")
     told = Description("d", ("listTrades",), ("Sub:",))
     assert hub.handle("eve", Description("1", ("listTrades",), ("Sub:",)), 0.0) == [Delivery("bob", told, "1")]
 
 
-def test_a_name_is_called_as_its_peer_lists_it() -> None:
+def test_method_is_called_in_spelling_of_its_callee() -> None:
     hub = filled()
     assert only(hub.handle("ann", Call("1", "stock.list_trades"), 0.0), Call).spelling == ""
     ask(hub, "stock.")
@@ -268,20 +268,20 @@ def test_a_name_is_called_as_its_peer_lists_it() -> None:
         ("cleo", "stock-sub-get_it", "sub:get_it"),
     ],
 )
-def test_a_question_below_a_route_is_passed_on_without_the_prefix(peer: str, written: str, asked: str) -> None:
+def test_query_below_route_is_forwarded_without_prefix(peer: str, written: str, asked: str) -> None:
     hub = filled()
     assert ask(hub, written, peer) == [Delivery("eve", Discover("1", asked), "1")]
     assert hub.handle("eve", Description("1", doc="d"), 0.0) == [Delivery(peer, Description("d", doc="d"), "1")]
 
 
-def test_an_inner_list_is_not_taken_for_the_list_of_the_route() -> None:
+def test_inner_list_is_not_stored_as_list_of_route() -> None:
     hub = filled()
     ask(hub, "stock.sub.")
     hub.handle("eve", Description("1", ("getIt",)), 0.0)
     assert only(hub.handle("ann", Call("c", "stock.get_it"), 0.0), Call).spelling == ""
 
 
-def test_the_spelling_of_a_caller_is_kept_where_the_callee_can_write_it() -> None:
+def test_spelling_of_caller_is_kept_if_callee_can_write_it() -> None:
     hub = filled()
     join(hub, "una", UMQ36)
     call = Call("c", "stock.sub.get_it", spelling="Stock.Sub.getIt")
@@ -311,7 +311,7 @@ def called(hub: Hub) -> str:
     return spelling
 
 
-def test_who_offers_a_route_is_asked_at_once_what_is_below_it() -> None:
+def test_new_route_is_queried_at_once() -> None:
     hub = looking()
     assert called(hub) == "buy_now"
     assert hub.handle("lis", Description("1", ("buyNow", "bad\nname")), 0.0) == []
@@ -322,7 +322,7 @@ def test_who_offers_a_route_is_asked_at_once_what_is_below_it() -> None:
     assert hub.handle("lis", Register("r", "m", "m"), 0.0) == ok("lis", "r")
 
 
-def test_who_cannot_say_what_is_below_its_route_is_called_as_before() -> None:
+def test_callee_without_route_list_is_called_by_folded_name() -> None:
     hub = looking()
     assert hub.open_calls() == 0
     assert hub.handle("lis", Failure("1", Reason.NO_SUCH_METHOD), 0.0) == []
@@ -342,7 +342,7 @@ def test_who_cannot_say_what_is_below_its_route_is_called_as_before() -> None:
     assert hub.handle("lis", Description("7", ("buyNow",)), 0.0) == []
 
 
-def test_a_route_is_asked_once_at_a_time_and_the_answer_is_for_the_offer_of_now() -> None:
+def test_one_route_query_at_a_time_and_its_result_is_for_current_registration() -> None:
     hub = looking()
     assert register(hub) == ok("lis", "r")
     hub.handle("lis", Description("1", ("buyNow",)), 0.0)
@@ -353,19 +353,19 @@ def test_a_route_is_asked_once_at_a_time_and_the_answer_is_for_the_offer_of_now(
     assert hub.registrations._listed_count == 0
 
 
-def test_a_peer_with_too_many_open_calls_is_not_asked() -> None:
+def test_callee_at_its_limit_gets_no_route_query() -> None:
     hub = looking({"max_pending": 1})
     assert hub.handle("lis", Register("r", "other", "Other:", route=True), 0.0) == ok("lis", "r")
 
 
-def test_a_name_that_the_peer_cannot_read_is_refused() -> None:
+def test_query_for_name_unspellable_for_callee_is_refused() -> None:
     hub = opened()
     offer(hub, "dan", "r", "r.", route=True)
     told = refusal(ask(hub, "r:größe", "bob"))
     assert told == ("bob", "d", Reason.BAD_ARGUMENTS, "lrpm-json cannot write the name größe")
 
 
-def test_a_peer_that_answers_something_else() -> None:
+def test_result_instead_of_description_is_failure() -> None:
     hub = filled()
     ask(hub, "stock.")
     told = Failure("d", Reason.RAISED, "the answer is no description")
@@ -375,7 +375,7 @@ def test_a_peer_that_answers_something_else() -> None:
     assert hub.handle("eve", Failure("2", Reason.NO_SUCH_METHOD, "what?"), 0.0) == [Delivery("ann", told, "2")]
 
 
-def test_descriptions_that_nobody_asked_for() -> None:
+def test_description_without_query_is_dropped() -> None:
     hub = filled()
     hub.handle("ann", Call("c", "account.get_balance"), 0.0)
     assert hub.handle("bob", Description("1", ("x",)), 0.0) == []
@@ -383,7 +383,7 @@ def test_descriptions_that_nobody_asked_for() -> None:
     assert (hub.open_calls(), hub.stats()["stray"]) == (1, 2)
 
 
-def test_a_question_has_a_deadline_and_can_be_cancelled() -> None:
+def test_query_times_out_and_can_be_cancelled() -> None:
     hub = filled()
     ask(hub, "stock.", now=5.0)
     assert hub.deadline() == 35.0
@@ -400,7 +400,7 @@ def test_a_question_has_a_deadline_and_can_be_cancelled() -> None:
     assert refusal(hub.leave("eve", 0.0))[2] is Reason.LOST
 
 
-def test_questions_count_as_calls() -> None:
+def test_queries_count_as_calls() -> None:
     hub = opened({"max_pending": 1})
     offer(hub, "eve", "stock", "Stock:", route=True)
     ask(hub, "stock.")
@@ -410,7 +410,7 @@ def test_questions_count_as_calls() -> None:
     assert refusal(ask(hub, "stock.", "dan"))[2] is Reason.OVERLOADED
 
 
-def test_a_description_that_cannot_be_said() -> None:
+def test_unrepresentable_description_fails() -> None:
     hub = filled()
     ask(hub, "stock.")
     (delivery,) = hub.handle("eve", Description("1", ("x",)), 0.0)
@@ -422,7 +422,7 @@ def test_a_description_that_cannot_be_said() -> None:
 # Rights.
 
 
-def test_only_what_one_may_call_is_shown() -> None:
+def test_list_has_only_callable_names() -> None:
     rights = Permissions(call=("account.get_*", "stock.list_*", "stock.sub.*", "x"))
     hub = opened(identities=(Identity("i", "t", permissions=rights),))
     hub.arrive("i", LRPM, Credentials(bearer="t"), 0.0)

@@ -12,7 +12,7 @@ from tests.support.hub_helpers import join, offer
 from tests.unit.hub.test_durable_requests import BODY, RELIABLE, accepted, asked, handled, opened, passed, request
 
 
-def test_a_callee_that_cannot_be_told_is_not_told_again_at_once() -> None:
+def test_undeliverable_request_is_not_redelivered_at_once() -> None:
     hub = opened()
     offer(hub, "bob", "m")
     _, delivery = asked(hub)
@@ -20,7 +20,7 @@ def test_a_callee_that_cannot_be_told_is_not_told_again_at_once() -> None:
     assert hub.handle_undelivered(delivery, LocalProtocolError("too many requests are open"), 0.0) == []
 
 
-def test_a_callee_that_dies_in_mid_stream_ends_the_stream() -> None:
+def test_callee_lost_in_mid_stream_ends_the_stream() -> None:
     hub = opened()
     offer(hub, "bob", "m", share="first")
     offer(hub, "eve", "m", share="first")
@@ -29,7 +29,7 @@ def test_a_callee_that_dies_in_mid_stream_ends_the_stream() -> None:
     assert not any(isinstance(each, Delivery) and isinstance(each.message, Call) for each in hub.leave("bob", 1.0))
 
 
-def test_finish_gives_nothing_to_a_callee() -> None:
+def test_finished_request_is_not_dispatched() -> None:
     hub = opened()
     offer(hub, "ann", "m")
     asked(hub)
@@ -38,7 +38,7 @@ def test_finish_gives_nothing_to_a_callee() -> None:
     assert hub.open_calls() == 0
 
 
-def test_a_failure_whose_data_has_no_value() -> None:
+def test_failure_with_unencodable_data_is_stored_without_it() -> None:
     hub = opened()
     offer(hub, "bob", "m")
     asked(hub)
@@ -46,7 +46,7 @@ def test_a_failure_whose_data_has_no_value() -> None:
     assert isinstance(kept, Persist)
 
 
-def test_a_failure_with_half_a_surrogate_pair() -> None:
+def test_failure_text_with_lone_surrogate_is_stored() -> None:
     hub = opened()
     offer(hub, "bob", "m")
     asked(hub)
@@ -54,7 +54,7 @@ def test_a_failure_with_half_a_surrogate_pair() -> None:
     assert isinstance(kept, Persist)
 
 
-def test_no_redelivery_at_the_very_end_by_rounding() -> None:
+def test_request_at_its_expiry_is_not_redelivered_by_rounding() -> None:
     random = Random(1)
     for _ in range(2000):
         hub = opened(request_ttl=604800.0)
@@ -67,7 +67,7 @@ def test_no_redelivery_at_the_very_end_by_rounding() -> None:
         assert not any(isinstance(each, Delivery) and isinstance(each.message, Call) for each in given)
 
 
-def test_an_id_that_is_open_is_not_opened_again() -> None:
+def test_id_of_pending_request_is_refused() -> None:
     hub = opened()
     offer(hub, "bob", "m")
     asked(hub)
@@ -76,7 +76,7 @@ def test_an_id_that_is_open_is_not_opened_again() -> None:
     )
 
 
-def test_what_is_accepted_is_bounded_in_bytes() -> None:
+def test_accepted_requests_are_limited_in_bytes() -> None:
     hub = opened(max_owed_bytes=2 * len(BODY.raw), share=0.5)
     offer(hub, "bob", "m")
     asked(hub)
@@ -86,7 +86,7 @@ def test_what_is_accepted_is_bounded_in_bytes() -> None:
     ] == [Reason.OVERLOADED]
 
 
-def test_a_request_that_takes_an_hour_is_not_timed_out() -> None:
+def test_durable_request_has_no_call_timeout() -> None:
     hub = opened(call_timeout=30.0, max_timeout=60.0, request_ttl=7 * 24 * 3600.0)
     offer(hub, "bob", "m")
     asked(hub)
@@ -112,7 +112,7 @@ def made_again() -> Hub:
     return hub
 
 
-def test_request_made_again_before_its_callee_returns_is_given_once() -> None:
+def test_request_repeated_before_its_callee_returns_is_delivered_once() -> None:
     hub = made_again()
     given = [each for each in handled(hub, "bob", Register("r", "m")) if isinstance(each, Persist | Delivery)]
     assert [each for each in given if isinstance(each, Persist)] == [accepted()]
@@ -121,7 +121,7 @@ def test_request_made_again_before_its_callee_returns_is_given_once() -> None:
     ]
 
 
-def test_request_made_again_for_an_unknown_method_fails_once_and_leaves_nothing() -> None:
+def test_repeated_request_for_unknown_method_fails_once() -> None:
     hub = made_again()
     assert [each.message.id for each in hub.expire(5.0) if isinstance(each, Delivery)] == ["m#1"]  # type: ignore[attr-defined]
     hub.leave("nina", 5.0)
@@ -147,13 +147,13 @@ def two_records() -> tuple[Hub, Persist, Persist]:
     return hub, first, second
 
 
-def test_record_of_an_ended_session_accepts_nothing_and_gives_nothing() -> None:
+def test_written_record_of_ended_session_is_ignored() -> None:
     hub, first, second = two_records()
     assert hub.handle_persisted(first, 1.0) == []
     assert hub.handle_persisted(second, 1.0) == [*second.then, passed("bob", "1")]
 
 
-def test_record_of_an_ended_session_that_cannot_be_written_refuses_nothing() -> None:
+def test_failed_record_of_ended_session_is_ignored() -> None:
     hub, first, second = two_records()
     assert hub.handle_not_persisted(first, "no room", 1.0) == []
     assert hub.handle_persisted(second, 1.0) == [*second.then, passed("bob", "1")]

@@ -132,7 +132,7 @@ def waiting_hub() -> Hub:
 # From request to acknowledgement.
 
 
-def test_a_request_is_written_down_before_it_is_accepted_and_its_answer_before_it_is_said() -> None:
+def test_request_is_stored_before_acceptance_and_result_before_delivery() -> None:
     hub = opened()
     offer(hub, "bob", "m")
     assert asked(hub, now=5.0) == [accepted(now=5.0), passed("bob", "1")]
@@ -143,7 +143,7 @@ def test_a_request_is_written_down_before_it_is_accepted_and_its_answer_before_i
     assert (hub.open_calls(), hub.deadline()) == (0, None)
 
 
-def test_nothing_is_left_of_what_is_over() -> None:
+def test_finished_request_leaves_no_state() -> None:
     hub = opened()
     offer(hub, "bob", "m")
     before = held(hub)
@@ -154,7 +154,7 @@ def test_nothing_is_left_of_what_is_over() -> None:
     assert held(hub) < before + 300
 
 
-def test_what_is_written_down_holds_the_whole_request_and_the_time_of_the_day() -> None:
+def test_record_has_whole_request_and_unix_time() -> None:
     hub = Hub(Random(7), Limits(), HubSettings(request_ttl=TTL, answer_ttl=KEPT), EPOCH, is_durable=True)
     for peer, traits in PEERS.items():
         join(hub, peer, traits)
@@ -173,7 +173,7 @@ def test_what_is_written_down_holds_the_whole_request_and_the_time_of_the_day() 
     assert kept.record.expires_at == EPOCH + 6.0 + KEPT
 
 
-def test_others_are_served_as_before() -> None:
+def test_calls_of_other_protocols_are_not_durable() -> None:
     hub = opened()
     offer(hub, "bob", "m")
     assert hub.handle("ann", Call("c", "m", BODY), 0.0) == [Delivery("bob", Call("1", "m", BODY, timeout=30.0))]
@@ -181,7 +181,7 @@ def test_others_are_served_as_before() -> None:
     assert hub.handle("ann", Acknowledged("c"), 0.0) == []
 
 
-def test_a_reliable_peer_may_be_the_callee_of_itself_and_of_others() -> None:
+def test_durable_peer_may_be_callee_of_itself_and_others() -> None:
     hub = opened()
     offer(hub, "nina", "m")
     assert asked(hub) == [accepted(), passed("nina", "1")]
@@ -190,7 +190,7 @@ def test_a_reliable_peer_may_be_the_callee_of_itself_and_of_others() -> None:
     assert hub.handle("nina", Result("2"), 0.0) == [Delivery("ann", Result("c"))]
 
 
-def test_progress_is_passed_on_and_kept_nowhere() -> None:
+def test_progress_is_forwarded_and_not_stored() -> None:
     hub = opened()
     offer(hub, "bob", "m")
     asked(hub)
@@ -205,7 +205,7 @@ def replace_id(word: Progress, word_id: str) -> Progress:
 # Whose callee comes and goes.
 
 
-def test_the_next_callee_gets_what_the_last_one_left_behind() -> None:
+def test_request_of_lost_callee_is_redelivered() -> None:
     hub = opened()
     for callee in ("bob", "eve", "ann"):
         offer(hub, callee, "m", share="first")
@@ -219,7 +219,7 @@ def test_the_next_callee_gets_what_the_last_one_left_behind() -> None:
 
 
 @pytest.mark.parametrize("callee", ["bob", "ned"])
-def test_a_request_waits_for_a_callee_and_is_given_to_the_first_that_comes(callee: str) -> None:
+def test_waiting_request_goes_to_first_callee_that_registers(callee: str) -> None:
     hub = opened()
     offer(hub, "ann", "m")
     asked(hub)
@@ -236,7 +236,7 @@ def test_a_request_waits_for_a_callee_and_is_given_to_the_first_that_comes(calle
     assert hub.handle(callee, Register("r", "m"), 2.0) == ok(callee, "r")
 
 
-def test_a_request_waits_for_a_route() -> None:
+def test_waiting_request_goes_to_new_route() -> None:
     hub = opened()
     offer(hub, "bob", "shop", "Shop:", route=True)
     assert asked(hub, method="shop.buy_now") == [
@@ -252,7 +252,7 @@ def test_a_request_waits_for_a_route() -> None:
     assert hub.handle("eve", Result("2"), 3.0) == settled(Result("shop.buy_now#1"), 3.0)
 
 
-def test_what_waits_for_a_route_is_given_to_who_offers_the_very_name() -> None:
+def test_request_that_waits_for_route_goes_to_callee_of_exact_name() -> None:
     hub = opened()
     offer(hub, "bob", "shop", route=True)
     asked(hub, method="shop.buy")
@@ -263,7 +263,7 @@ def test_what_waits_for_a_route_is_given_to_who_offers_the_very_name() -> None:
     ]
 
 
-def test_a_callee_that_takes_an_offer_back_may_still_answer() -> None:
+def test_callee_may_answer_after_unregistering() -> None:
     hub = opened()
     offer(hub, "bob", "m")
     asked(hub)
@@ -272,7 +272,7 @@ def test_a_callee_that_takes_an_offer_back_may_still_answer() -> None:
 
 
 @pytest.mark.parametrize("reason", [Reason.OVERLOADED, Reason.UNAVAILABLE, Reason.LOST])
-def test_a_callee_that_cannot_take_it_is_asked_again_after_a_growing_wait(reason: Reason) -> None:
+def test_refused_request_is_retried_after_growing_delay(reason: Reason) -> None:
     hub = opened(request_ttl=1000.0)
     offer(hub, "bob", "m")
     asked(hub)
@@ -290,7 +290,7 @@ def test_a_callee_that_cannot_take_it_is_asked_again_after_a_growing_wait(reason
     assert hub.deadline() is None
 
 
-def test_who_comes_meanwhile_gets_at_once_what_others_could_not_take() -> None:
+def test_new_callee_gets_refused_request_at_once() -> None:
     hub = opened()
     offer(hub, "bob", "m")
     asked(hub)
@@ -300,7 +300,7 @@ def test_who_comes_meanwhile_gets_at_once_what_others_could_not_take() -> None:
     assert hub.expire(0.5) == []
 
 
-def test_callees_with_too_many_open_calls_get_it_later() -> None:
+def test_request_waits_for_callees_at_their_limit() -> None:
     hub = opened(max_given=2)
     offer(hub, "bob", "m")
     assert [len(asked(hub, number)) for number in (1, 2, 3)] == [2, 2, 1]
@@ -309,7 +309,7 @@ def test_callees_with_too_many_open_calls_get_it_later() -> None:
     assert hub.handle("bob", Result("3"), 0.6) == settled(Result("m#3"), 0.6)
 
 
-def test_who_comes_to_help_gets_what_waits_for_those_with_enough_to_do() -> None:
+def test_new_callee_gets_requests_that_wait_for_busy_ones() -> None:
     hub = opened(max_given=1)
     offer(hub, "bob", "m")
     assert [len(asked(hub, number)) for number in (1, 2, 3)] == [2, 1, 1]
@@ -318,7 +318,7 @@ def test_who_comes_to_help_gets_what_waits_for_those_with_enough_to_do() -> None
 
 
 @pytest.mark.parametrize("route", [False, True])
-def test_who_has_room_for_another_reason_is_found_by_and_by(route: bool) -> None:
+def test_callee_with_room_again_is_found_by_retry(route: bool) -> None:
     hub = opened(max_given=1)
     offer(hub, "bob", "m", route=route)
     method = "m.n" if route else "m"
@@ -336,7 +336,7 @@ def test_who_has_room_for_another_reason_is_found_by_and_by(route: bool) -> None
 # Ends without an answer.
 
 
-def test_what_waited_too_long_has_failed_and_that_is_kept_too() -> None:
+def test_expired_request_fails_and_its_failure_is_stored() -> None:
     hub = waiting_hub()
     assert hub.deadline() == TTL
     assert hub.expire(TTL - 0.1) == []
@@ -345,7 +345,7 @@ def test_what_waited_too_long_has_failed_and_that_is_kept_too() -> None:
     assert (hub.deadline(), hub.stats()["failures"]) == (None, {"timeout": 1})
 
 
-def test_a_callee_that_never_answers_is_told_when_the_time_is_over() -> None:
+def test_silent_callee_gets_cancellation_at_expiry() -> None:
     hub = opened()
     offer(hub, "ann", "m")
     asked(hub)
@@ -354,7 +354,7 @@ def test_a_callee_that_never_answers_is_told_when_the_time_is_over() -> None:
     assert hub.handle("ann", Result("1"), TTL) == []
 
 
-def test_its_time_goes_on_while_it_is_handed_around() -> None:
+def test_redelivery_does_not_extend_expiry() -> None:
     hub = opened()
     offer(hub, "bob", "m")
     asked(hub)
@@ -364,7 +364,7 @@ def test_its_time_goes_on_while_it_is_handed_around() -> None:
     assert hub.expire(TTL) == [Delivery("eve", Cancel("2")), *timeout()]
 
 
-def test_a_callee_that_is_busy_to_the_end_is_a_timeout() -> None:
+def test_request_refused_until_expiry_times_out() -> None:
     hub = opened(request_ttl=1.2)
     offer(hub, "bob", "m")
     assert asked(hub)
@@ -375,7 +375,7 @@ def test_a_callee_that_is_busy_to_the_end_is_a_timeout() -> None:
     assert hub.deadline() is None
 
 
-def test_the_time_that_callers_of_others_have_does_not_hold() -> None:
+def test_call_timeout_does_not_apply_to_durable_request() -> None:
     hub = opened(call_timeout=1.0, max_timeout=2.0)
     offer(hub, "bob", "m")
     handled(hub, "nina", Call("m#1", "m", BODY, "m", timeout=0.5))
@@ -383,7 +383,7 @@ def test_the_time_that_callers_of_others_have_does_not_hold() -> None:
     assert hub.handle("bob", Result("1"), 60.0) == settled(Result("m#1"), 60.0)
 
 
-def test_a_request_that_waits_is_cancelled_and_comes_back_to_nobody() -> None:
+def test_cancelled_waiting_request_is_not_dispatched() -> None:
     hub = waiting_hub()
     assert hub.handle("ned", Cancel("m#1"), 1.0) == []
     assert hub.handle("nina", Cancel("m#1"), 1.0) == settled(Failure("m#1", Reason.CANCELLED), 1.0)
@@ -392,7 +392,7 @@ def test_a_request_that_waits_is_cancelled_and_comes_back_to_nobody() -> None:
     assert hub.deadline() is None
 
 
-def test_a_request_that_somebody_works_on_is_cancelled_there_too() -> None:
+def test_cancellation_of_running_request_reaches_callee() -> None:
     hub = opened()
     offer(hub, "ann", "m")
     offer(hub, "bob", "m")
@@ -407,7 +407,7 @@ def test_a_request_that_somebody_works_on_is_cancelled_there_too() -> None:
 @pytest.mark.parametrize(
     "reason", [Reason.RAISED, Reason.BAD_ARGUMENTS, Reason.DENIED, Reason.TOO_LARGE, Reason.CANCELLED]
 )
-def test_what_a_callee_itself_says_is_final_and_kept_whole(reason: Reason) -> None:
+def test_failure_of_method_is_final_and_stored_with_all_fields(reason: Reason) -> None:
     hub = opened()
     offer(hub, "bob", "m")
     offer(hub, "eve", "m")
@@ -419,7 +419,7 @@ def test_what_a_callee_itself_says_is_final_and_kept_whole(reason: Reason) -> No
     assert hub.stats()["failures"] == {reason.value: 1}
 
 
-def test_a_request_that_its_callees_protocol_cannot_say_has_failed() -> None:
+def test_request_unrepresentable_for_callee_fails() -> None:
     hub = opened()
     offer(hub, "bob", "m")
     _, delivery = asked(hub)
@@ -428,7 +428,7 @@ def test_a_request_that_its_callees_protocol_cannot_say_has_failed() -> None:
     assert hub.handle_undelivered(delivery, TooLarge("it is too large"), 0.0) == told
 
 
-def test_an_answer_that_cannot_be_kept_was_run_all_the_same() -> None:
+def test_unstorable_result_is_failure_of_run_method() -> None:
     hub = opened()
     offer(hub, "bob", "m")
     asked(hub)
@@ -442,7 +442,7 @@ def test_an_answer_that_cannot_be_kept_was_run_all_the_same() -> None:
 # What is refused before it is accepted.
 
 
-def test_a_name_that_was_never_offered_is_refused_and_not_accepted() -> None:
+def test_request_for_unknown_method_is_refused() -> None:
     hub = opened()
     offer(hub, "bob", "shop", route=True)
     for name in ("m", "shop", "shopping.list"):
@@ -451,14 +451,14 @@ def test_a_name_that_was_never_offered_is_refused_and_not_accepted() -> None:
     assert hub.deadline() is None
 
 
-def test_what_one_may_not_call_is_refused() -> None:
+def test_request_without_permission_is_refused() -> None:
     hub = opened(anonymous_permissions=Permissions(call=("shop.*",)))
     offer(hub, "bob", "m")
     assert refusal(asked(hub))[1:3] == ("m#1", Reason.DENIED)
     assert (hub.deadline(), hub.open_calls()) == (None, 0)
 
 
-def test_there_are_not_more_of_them_than_allowed() -> None:
+def test_durable_requests_are_limited() -> None:
     hub = opened(max_owed=3, share=1.0)
     offer(hub, "bob", "m")
     hub.handle("bob", Unregister("u", "m"), 0.0)
@@ -470,7 +470,7 @@ def test_there_are_not_more_of_them_than_allowed() -> None:
     assert asked(hub, 3) == [accepted(3)]
 
 
-def test_a_hub_that_closes_takes_nothing_new_and_lets_the_old_end() -> None:
+def test_draining_hub_refuses_new_requests_and_finishes_others() -> None:
     hub = opened()
     offer(hub, "bob", "m")
     asked(hub)
@@ -484,12 +484,12 @@ def test_a_hub_that_closes_takes_nothing_new_and_lets_the_old_end() -> None:
 # The plain way.
 
 
-def test_built_ins_are_answered_at_once() -> None:
+def test_built_in_methods_are_answered_at_once() -> None:
     hub = opened()
     assert hub.handle("nina", Call("e#1", "hub.echo", BODY), 0.0) == ok("nina", "e#1", BODY)
 
 
-def test_a_request_with_attachments_is_not_kept() -> None:
+def test_request_with_attachments_is_not_durable() -> None:
     hub = opened()
     offer(hub, "bob", "m")
     (delivery,) = hub.handle("nina", Call("m#1", "m", BODY, attachments=("a",)), 0.0)
@@ -498,7 +498,7 @@ def test_a_request_with_attachments_is_not_kept() -> None:
     assert hub.handle("bob", Result("1"), 0.0) == [Delivery("nina", Result("m#1"))]
 
 
-def test_a_streamed_request_is_not_kept() -> None:
+def test_streamed_request_is_not_durable() -> None:
     hub = opened()
     offer(hub, "ned", "m")
     call = Call("1", "m", BODY, timeout=30.0, more=True)
@@ -510,7 +510,7 @@ def test_a_streamed_request_is_not_kept() -> None:
     ]
 
 
-def test_a_callback_is_not_kept() -> None:
+def test_callback_call_is_not_durable() -> None:
     hub = opened()
     (delivery,) = hub.handle("bob", Call("k", "hub.callback", Json(b'{"id":"c0"}')), 0.0)
     assert isinstance(delivery, Delivery)
@@ -522,7 +522,7 @@ def test_a_callback_is_not_kept() -> None:
     assert delivery.peer == "bob"
 
 
-def test_the_parts_of_an_answer_pass_as_they_come() -> None:
+def test_parts_of_result_are_forwarded_as_they_come() -> None:
     hub = opened()
     offer(hub, "ned", "m", kind="server")
     stream = Call("1", "m", BODY, stream=True, progress=True)
@@ -538,7 +538,7 @@ def test_the_parts_of_an_answer_pass_as_they_come() -> None:
 # Callers that go.
 
 
-def test_nothing_is_left_of_a_caller_that_is_forgotten() -> None:
+def test_departed_caller_leaves_no_state() -> None:
     hub = opened()
     offer(hub, "ann", "m")
     offer(hub, "bob", "n")
@@ -557,7 +557,7 @@ def test_nothing_is_left_of_a_caller_that_is_forgotten() -> None:
     assert (hub.open_calls(), hub.deadline()) == (0, None)
 
 
-def test_a_peer_that_is_forgotten_while_it_works_for_itself_leaves_nothing() -> None:
+def test_departed_peer_that_called_itself_leaves_no_state() -> None:
     hub = opened()
     offer(hub, "nina", "m")
     asked(hub)
@@ -565,7 +565,7 @@ def test_a_peer_that_is_forgotten_while_it_works_for_itself_leaves_nothing() -> 
     assert (hub.open_calls(), hub.deadline()) == (0, None)
 
 
-def test_peers_with_the_same_ids_do_not_meet() -> None:
+def test_peers_may_use_the_same_request_ids() -> None:
     hub = opened()
     offer(hub, "bob", "m")
     asked(hub)
@@ -576,7 +576,7 @@ def test_peers_with_the_same_ids_do_not_meet() -> None:
     assert hub.handle("nina", Cancel("m#1"), 0.0)[-1:] == settled(Failure("m#1", Reason.CANCELLED))
 
 
-def test_a_request_is_one_operation_whoever_is_given_it() -> None:
+def test_all_deliveries_of_a_request_have_one_operation() -> None:
     hub = make(is_durable=False)
     for peer, traits in PEERS.items():
         join(hub, peer, traits)

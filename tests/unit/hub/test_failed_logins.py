@@ -29,7 +29,7 @@ def limits(max_failures: int = 3, max_ban: float = 10.0) -> FailedLogins:
 # The table.
 
 
-def test_waits_double_up_to_the_longest() -> None:
+def test_waits_double_up_to_maximum() -> None:
     failed, waits = limits(), []
     for _ in range(8):
         failed.count(HERE, 5.0)
@@ -39,7 +39,7 @@ def test_waits_double_up_to_the_longest() -> None:
     assert failed.remaining_wait(HERE, 15.0) == failed.remaining_wait(THERE, 5.0) == 0.0
 
 
-def test_address_without_its_port_counts_and_that_of_a_proxy_client_comes_first() -> None:
+def test_failures_count_by_address_without_port_preferring_proxied_client() -> None:
     failed = limits(max_failures=1)
     failed.count(Credentials(remote="[2001:db8::1]:1"), 0.0)
     assert failed.remaining_wait(Credentials(remote="[2001:db8::2]:2"), 0.0)
@@ -61,7 +61,7 @@ def test_failures_are_forgotten_after_a_login_and_after_a_quarter_of_an_hour() -
     assert failed.remaining_wait(HERE, 1000.0) == 0.0
 
 
-def test_addresses_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_remembered_addresses_are_limited(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(failed_logins, "_MAX_ADDRESSES", 2)
     failed = limits(max_failures=1)
     for number in (1, 2, 1, 3):
@@ -99,7 +99,7 @@ def banned(seconds: int) -> Deliveries:
     return away(TOO_MANY_FAILED_LOGINS.format(seconds), denied=False)
 
 
-def test_token_is_not_looked_at_while_its_address_has_to_wait() -> None:
+def test_token_is_not_checked_while_its_address_has_to_wait() -> None:
     hub = make(identities=(ALICE,), max_failures=3)
     for _ in range(3):
         assert greet(hub, Text("wrong")) == away(WRONG_LOGIN)
@@ -117,14 +117,14 @@ def test_anonymous_peers_of_an_address_that_has_to_wait_are_accepted() -> None:
     assert greet(hub) == welcome("x")
 
 
-def test_peers_that_show_no_token_do_not_count() -> None:
+def test_login_without_token_is_not_a_failed_login() -> None:
     hub = make(identities=(ALICE,), max_failures=1, anonymous="never")
     for _ in range(3):
         greet(hub)
     assert greet(hub, Text("sesame")) == welcome("x")
 
 
-def test_failed_proofs_count() -> None:
+def test_wrong_proof_is_a_failed_login() -> None:
     hub = make(identities=(ALICE,), max_failures=2)
     for _ in range(2):
         greet(hub, Value({"identity": "alice"}))
@@ -136,7 +136,7 @@ def test_failed_proofs_count() -> None:
     assert hub.handle("x", Proof(Value({"mac": "0"})), 1.0) == banned(2)
 
 
-def test_tokens_as_variables_count() -> None:
+def test_wrong_token_variable_is_a_failed_login() -> None:
     hub = make(identities=(ALICE,), max_failures=2)
     greet(hub, traits=UMQ)
     for _ in range(2):
@@ -148,7 +148,7 @@ def test_tokens_as_variables_count() -> None:
     assert hub.handle("x", SetVariable(None, "token", Text("sesame")), 1.0) == []
 
 
-def test_tokens_of_requests_without_a_session_count() -> None:
+def test_wrong_token_without_session_is_a_failed_login() -> None:
     hub = make(identities=(ALICE,), max_failures=1)
     shown = Credentials(bearer="wrong", remote=HERE.remote)
     for reason, wait in ((Reason.DENIED, None), (Reason.OVERLOADED, 1)):

@@ -15,7 +15,7 @@ def counted(*waits: float) -> Histogram:
     return histogram
 
 
-def test_a_bound_belongs_to_its_bucket() -> None:
+def test_bound_is_inclusive() -> None:
     histogram = counted(BOUNDS[0], BOUNDS[1], BOUNDS[1] + 1e-9, BOUNDS[-1], BOUNDS[-1] + 1.0)
     assert [number for number, count in enumerate(histogram.counts) for _ in range(count)] == [
         0,
@@ -27,7 +27,7 @@ def test_a_bound_belongs_to_its_bucket() -> None:
 
 
 @pytest.mark.parametrize("many", [1, 15, 16, 1000])
-def test_many_are_counted_as_one_by_one(many: int) -> None:
+def test_batch_and_single_counts_agree(many: int) -> None:
     chance = Random(many)
     waits = [chance.choice([*BOUNDS, 10 ** chance.uniform(-5, 2)]) for _ in range(many)]
     one_by_one = Histogram()
@@ -39,7 +39,7 @@ def test_many_are_counted_as_one_by_one(many: int) -> None:
     assert together.seconds == pytest.approx(sum(waits))
 
 
-def test_a_quantile_lies_in_the_bucket_of_the_value_it_stands_for() -> None:
+def test_quantile_lies_in_bucket_of_its_value() -> None:
     chance = Random(3)
     waits = [10 ** chance.uniform(-4, 1) for _ in range(5000)]
     histogram = counted(*waits)
@@ -52,19 +52,19 @@ def test_a_quantile_lies_in_the_bucket_of_the_value_it_stands_for() -> None:
         assert lower <= found <= upper
 
 
-def test_of_nothing_nothing_is_known() -> None:
+def test_empty_histogram_has_no_quantile() -> None:
     assert Histogram().quantile(0.5) is None
 
 
 @pytest.mark.parametrize("wait", [0.0, 1e-6, 0.003, BOUNDS[3], BOUNDS[-1], 1e6])
 @pytest.mark.parametrize("many", [1, 3, 100])
-def test_what_always_took_the_same_is_told_as_it_was(wait: float, many: int) -> None:
+def test_quantile_of_equal_durations_is_exact(wait: float, many: int) -> None:
     histogram = counted(*[wait] * many)
     assert [histogram.quantile(part) for part in (0.0, 0.5, 0.99, 1.0)] == [wait] * 4
 
 
 @given(waits=lists(floats(0.0, 1e4), min_size=1, max_size=40), more=lists(floats(0.0, 1e4), max_size=40))
-def test_quantiles_rise_from_the_shortest_to_the_longest(waits: list[float], more: list[float]) -> None:
+def test_quantiles_rise_from_shortest_to_longest(waits: list[float], more: list[float]) -> None:
     histogram, other = counted(*waits), counted(*more)
     histogram.merge(other)
     histogram.add([])
@@ -77,7 +77,7 @@ def test_quantiles_rise_from_the_shortest_to_the_longest(waits: list[float], mor
     assert found[-1] == pytest.approx(max(waits + more))
 
 
-def test_two_become_one() -> None:
+def test_merged_histogram_has_counts_of_both() -> None:
     one, other = counted(0.001, 3.0), counted(0.001)
     one.merge(other)
     assert one.counts == counted(0.001, 0.001, 3.0).counts

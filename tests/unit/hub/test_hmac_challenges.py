@@ -30,7 +30,7 @@ def prove(hub: Hub, mac: object) -> Deliveries:
 
 
 @pytest.mark.parametrize(("name", "secret"), [("alice", "hush"), ("carla", "psst")])
-def test_a_proof(name: str, secret: str) -> None:
+def test_correct_proof_admits_identity(name: str, secret: str) -> None:
     hub = make(identities=KNOWN)
     nonce = challenge(hub, name)
     assert hub.deadline() == 10.0
@@ -38,20 +38,20 @@ def test_a_proof(name: str, secret: str) -> None:
     assert (identity(hub), hub.deadline()) == (name, None)
 
 
-def test_a_proof_may_be_written_in_capitals() -> None:
+def test_proof_in_capitals_is_accepted() -> None:
     hub = make(identities=KNOWN)
     assert prove(hub, compute_mac("hush", challenge(hub)).upper()) == welcome("x")
 
 
 @pytest.mark.parametrize("mac", ["", "0" * 64, 5, None, "\ud800", compute_mac("hush", "")])
-def test_a_wrong_proof(mac: object) -> None:
+def test_wrong_proof_is_refused(mac: object) -> None:
     hub = make(identities=KNOWN)
     nonce = challenge(hub)
     assert prove(hub, mac) == away(BAD_PROOF)
     assert prove(hub, compute_mac("hush", nonce)) == []
 
 
-def test_a_proof_that_is_none_at_all() -> None:
+def test_malformed_proof_is_refused() -> None:
     hub = make(identities=KNOWN)
     challenge(hub)
     assert hub.handle("x", Proof(Json(b'{"$base64":1}')), 1.0) == away(BAD_PROOF)
@@ -61,14 +61,14 @@ def test_a_proof_that_is_none_at_all() -> None:
 
 
 @pytest.mark.parametrize("name", ["mallory", "berta", ""])
-def test_nobody_learns_who_is_known(name: str) -> None:
+def test_challenge_does_not_reveal_known_identities(name: str) -> None:
     hub = make(identities=KNOWN)
     nonce = challenge(hub, name)
     assert len(nonce) == len(challenge(make(identities=KNOWN)))
     assert prove(hub, compute_mac("", nonce)) == away(BAD_PROOF)
 
 
-def test_every_challenge_is_another() -> None:
+def test_each_challenge_has_new_nonce() -> None:
     hub = make(identities=KNOWN)
     nonces = set()
     for _ in range(100):
@@ -78,27 +78,27 @@ def test_every_challenge_is_another() -> None:
     assert {len(nonce) for nonce in nonces} == {64}
 
 
-def test_a_challenge_has_a_deadline() -> None:
+def test_unanswered_challenge_expires() -> None:
     hub = make(identities=KNOWN)
     nonce = challenge(hub)
     assert hub.expire(10.0) == away(LOGIN_TIMED_OUT)
     assert prove(hub, compute_mac("hush", nonce)) == []
 
 
-def test_where_there_are_no_challenges_an_identity_alone_is_nothing() -> None:
+def test_identity_without_challenge_is_ignored() -> None:
     assert greet(make(identities=KNOWN), Value({"identity": "alice"}), UMQ) == away(ANONYMOUS_REFUSED)
     assert greet(make(identities=KNOWN), Value({"identity": "alice"}), UMQ, Credentials()) == welcome("x")
     assert greet(make(identities=KNOWN), Value({"identity": 5}), LRPM, Credentials()) == welcome("x")
 
 
-def test_an_identity_may_vanish_while_it_is_proved() -> None:
+def test_identity_removed_during_challenge_is_refused() -> None:
     hub = make(identities=KNOWN)
     nonce = challenge(hub)
     hub.reload(HubSettings())
     assert prove(hub, compute_mac("hush", nonce)) == away(BAD_PROOF)
 
 
-def test_who_proved_a_secret_keeps_its_rights_only_while_that_holds() -> None:
+def test_session_keeps_permissions_while_its_secret_is_configured() -> None:
     hub = make(identities=KNOWN)
     prove(hub, compute_mac("hush", challenge(hub)))
     for token, secret, reason in (("other", "hush", Reason.NO_SUCH_METHOD), ("sesame", "other", Reason.DENIED)):

@@ -52,7 +52,7 @@ PONG = Value("pong")
 # Too fast.
 
 
-def test_a_session_makes_so_many_requests_a_second_and_no_more() -> None:
+def test_requests_above_rate_limit_are_refused() -> None:
     hub = make(rate=2.0)
     join(hub, "x")
     assert [hub.handle("x", Call("c", "hub.ping"), 0.0) for _ in range(2)] == [ok("x", "c", PONG)] * 2
@@ -66,7 +66,7 @@ def test_a_session_makes_so_many_requests_a_second_and_no_more() -> None:
     assert refusal(hub.handle("x", Register("c", "m"), 0.5))[2] is Reason.OVERLOADED
 
 
-def test_what_was_not_used_is_kept_for_one_second() -> None:
+def test_unused_allowance_is_kept_for_one_second() -> None:
     hub = make(rate=2.0)
     join(hub, "x")
     told = [hub.handle("x", Call("c", "hub.ping"), 100.0) for _ in range(3)]
@@ -74,7 +74,7 @@ def test_what_was_not_used_is_kept_for_one_second() -> None:
     assert refusal(told[2])[2] is Reason.OVERLOADED
 
 
-def test_a_publication_too_many_that_wants_no_answer_is_dropped() -> None:
+def test_publication_above_rate_limit_without_id_is_dropped() -> None:
     hub = make(rate=1.0)
     join(hub, "x")
     join(hub, "y")
@@ -85,7 +85,7 @@ def test_a_publication_too_many_that_wants_no_answer_is_dropped() -> None:
     assert refusal(hub.handle("x", Publish("p", topic("t")), 0.0))[2] is Reason.OVERLOADED
 
 
-def test_one_that_is_too_fast_slows_nobody_else() -> None:
+def test_rate_limit_of_one_session_does_not_affect_others() -> None:
     hub = make(rate=1.0)
     join(hub, "x")
     join(hub, "y")
@@ -94,7 +94,7 @@ def test_one_that_is_too_fast_slows_nobody_else() -> None:
     assert hub.handle("y", Call("c", "hub.ping"), 0.0) == ok("y", "c", PONG)
 
 
-def test_answers_are_never_too_fast() -> None:
+def test_responses_are_not_rate_limited() -> None:
     hub = make(rate=1.0)
     join(hub, "x")
     join(hub, "y")
@@ -107,7 +107,7 @@ def test_answers_are_never_too_fast() -> None:
     assert hub.handle("x", Unsubscribe("u", "s"), 10.0) == ok("x", "u")
 
 
-def test_what_lives_in_the_hub_itself_is_never_too_fast() -> None:
+def test_trusted_session_is_not_rate_limited() -> None:
     hub = make(rate=1.0)
     hub.arrive("app", LRPM, Credentials(is_trusted=True), 0.0)
     hub.handle("app", Hello(), 0.0)
@@ -115,7 +115,7 @@ def test_what_lives_in_the_hub_itself_is_never_too_fast() -> None:
         offer(hub, "app", name)
 
 
-def test_slow_is_also_a_rate() -> None:
+def test_rate_below_one_allows_one_request() -> None:
     hub = make(rate=0.1)
     join(hub, "x")
     assert hub.handle("x", Call("c", "hub.ping"), 0.0) == ok("x", "c", PONG)
@@ -126,7 +126,7 @@ def test_slow_is_also_a_rate() -> None:
 # Closing.
 
 
-def test_a_closing_hub_takes_no_new_calls_and_ends_the_open_ones() -> None:
+def test_draining_hub_refuses_new_calls_and_finishes_pending_ones() -> None:
     hub = opened()
     offer(hub, "bob", "m")
     hub.handle("ann", Call("1", "m"), 0.0)
@@ -140,7 +140,7 @@ def test_a_closing_hub_takes_no_new_calls_and_ends_the_open_ones() -> None:
     assert hub.handle("ann", Publish("p", topic("t")), 0.0) == ok("ann", "p", Value(256), "p256")
 
 
-def test_a_hub_that_ends_ends_all_calls() -> None:
+def test_stopping_hub_ends_all_calls() -> None:
     hub = opened()
     offer(hub, "bob", "m")
     hub.handle("ann", Call("1", "m"), 0.0)
@@ -161,7 +161,7 @@ def test_a_hub_that_ends_ends_all_calls() -> None:
 # New settings.
 
 
-def test_new_timeouts_hold_for_new_calls() -> None:
+def test_new_timeouts_apply_to_new_calls() -> None:
     hub = opened(call_timeout=30.0)
     offer(hub, "bob", "m")
     hub.handle("ann", Call("old", "m"), 0.0)
@@ -176,13 +176,13 @@ def test_new_timeouts_hold_for_new_calls() -> None:
     assert ended == [(6.0, "new"), (9.0, "long"), (30.0, "old")]
 
 
-def test_no_call_waits_longer_than_the_longest_timeout() -> None:
+def test_call_timeout_is_capped_by_max_timeout() -> None:
     hub = opened(call_timeout=30.0, max_timeout=10.0)
     offer(hub, "bob", "m")
     assert only(hub.handle("ann", Call("c", "m"), 0.0), Call).timeout == 10.0
 
 
-def test_new_bounds_hold_at_once() -> None:
+def test_new_limits_apply_immediately() -> None:
     hub = opened()
     offer(hub, "bob", "m")
     hub.reload(HubSettings(max_offers=1, max_queues=0, rate=1.0))
@@ -200,20 +200,20 @@ def test_new_bounds_hold_at_once() -> None:
 # Strangers.
 
 
-def test_who_is_not_there_is_not_heard() -> None:
+def test_messages_of_unknown_peer_are_ignored() -> None:
     hub = make()
     assert hub.handle("nobody", Call("c", "hub.ping"), 0.0) == []
     assert hub.leave("nobody", 0.0) == []
     assert hub.unsubscribe_slow_consumer("nobody", "s") == []
 
 
-def test_nobody_arrives_twice() -> None:
+def test_peer_cannot_arrive_twice() -> None:
     hub = opened()
     with pytest.raises(AssertionError, match="session ann exists already"):
         hub.arrive("ann", LRPM, Credentials(), 0.0)
 
 
-def test_who_has_left_may_come_back() -> None:
+def test_peer_may_return_after_it_left() -> None:
     hub = opened()
     hub.leave("ann", 0.0)
     join(hub, "ann")
@@ -231,13 +231,13 @@ def test_who_has_left_may_come_back() -> None:
         Unsubscribe("c", "s"),
     ],
 )
-def test_before_the_hello_nothing_is_heard(word: HubMessage) -> None:
+def test_messages_before_hello_are_ignored(word: HubMessage) -> None:
     hub = make()
     hub.arrive("x", LRPM, Credentials(), 0.0)
     assert hub.handle("x", word, 0.0) == []
 
 
-def test_a_goodbye_needs_no_answer() -> None:
+def test_goodbye_needs_no_response() -> None:
     hub = make()
     hub.arrive("x", LRPM, Credentials(), 0.0)
     assert hub.handle("x", Goodbye(), 0.0) == []
@@ -249,11 +249,11 @@ def test_a_goodbye_needs_no_answer() -> None:
     "word",
     [Hello(), Accepted("1"), Acknowledged("1"), Event("s", ("t",)), TopicClosed("s"), Cancel("c"), Progress("c")],
 )
-def test_words_that_mean_nothing_to_the_hub(word: HubMessage) -> None:
+def test_meaningless_messages_are_ignored(word: HubMessage) -> None:
     assert opened().handle("ann", word, 0.0) == []
 
 
-def test_requests_with_words_of_their_own_are_never_open() -> None:
+def test_register_and_subscribe_are_not_pending_calls() -> None:
     hub = make()
     join(hub, "x", UMQ)
     join(hub, "y", NQ)
@@ -262,7 +262,7 @@ def test_requests_with_words_of_their_own_are_never_open() -> None:
     assert (hub.open_calls(), hub.deadline()) == (0, None)
 
 
-def test_a_method_in_this_process_may_know_its_caller() -> None:
+def test_local_method_knows_its_caller() -> None:
     hub = opened()
     offer(hub, "bob", "m")
     hub.handle("ann", SetVariable(None, "colour", Value("red")), 0.0)
@@ -273,7 +273,7 @@ def test_a_method_in_this_process_may_know_its_caller() -> None:
     assert hub.caller_info("1") is None
 
 
-def test_stats() -> None:
+def test_stats_report_counters_and_table_sizes() -> None:
     hub = opened()
     offer(hub, "bob", "m")
     subscribe(hub, "bob", pattern("t"))

@@ -67,7 +67,7 @@ def unavailable(hub: Hub, method: str, now: float = 0.0) -> bool:
 
 @pytest.mark.parametrize("other", ["stranger", "guest"])
 @pytest.mark.parametrize("share", ["", "round_robin", "first"])
-def test_only_the_owner_gets_the_calls_of_its_method(other: str, share: str) -> None:
+def test_only_owner_gets_calls_of_its_method(other: str, share: str) -> None:
     hub = opened()
     offer(hub, "owner", "m", share=share)
     assert register(hub, other, "m", spelling="M", share=share) == "M belongs to another identity"

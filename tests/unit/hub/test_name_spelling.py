@@ -22,7 +22,7 @@ from fiveways.model.names import LRPM, MQTT, NQ, UMQ, UMQ36, NameStyle
         ("a:", "a", "a.b", UMQ, ""),
     ],
 )
-def test_cutting_a_prefix_off(spelling: str, prefix: str, name: str, style: NameStyle, expected: str) -> None:
+def test_prefix_is_cut_off_spelling(spelling: str, prefix: str, name: str, style: NameStyle, expected: str) -> None:
     assert cut_spelling(spelling, prefix, name, style) == expected
 
 
@@ -42,19 +42,19 @@ def test_cutting_a_prefix_off(spelling: str, prefix: str, name: str, style: Name
         (UMQ, "", UMQ36, ""),
     ],
 )
-def test_a_name_below_a_prefix_in_another_style(
+def test_name_below_prefix_is_respelled_in_another_style(
     style: NameStyle, spelling: str, wanted: NameStyle, expected: str
 ) -> None:
     assert respell(spelling, "shop", "shop.sub.buy_now", style, wanted) == expected
 
 
-def test_names_below() -> None:
+def test_names_below_route_are_spelled() -> None:
     assert strip_prefix("a.b", "a.b.c.d") == "c.d"
     assert strip_prefix("a.b", "a.b") == ""
     assert spell_below_route("a.b", MQTT) == "a/b"
     assert spell_below_route("a.b", UMQ) == "a:b"
 
 
-def test_what_a_style_cannot_write_is_nothing() -> None:
+def test_unspellable_name_is_empty() -> None:
     assert (spell_name("ö", LRPM), spell_below_route("ö", LRPM), spell_route("ö", LRPM)) == ("", "", "")
     assert spell_route("fiveways", MQTT) == ""

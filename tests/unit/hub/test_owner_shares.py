@@ -79,7 +79,7 @@ def absent(hub: Hub, method: str = "m") -> None:
 
 
 @pytest.mark.parametrize("is_durable", [False, True])
-def test_stranger_fills_only_its_share_of_durable_requests(is_durable: bool) -> None:
+def test_anonymous_address_fills_only_its_share_of_durable_requests(is_durable: bool) -> None:
     hub = shared(is_durable=is_durable)
     absent(hub)
     assert fill(hub, join(hub, "one", STRANGER)) == HALF
@@ -88,7 +88,7 @@ def test_stranger_fills_only_its_share_of_durable_requests(is_durable: bool) -> 
     assert ask(hub, join(hub, "ada", STRANGER, "t"), 1) == "accepted"
 
 
-def test_identity_gets_through_when_anonymous_peers_of_many_addresses_wait() -> None:
+def test_identity_is_served_while_anonymous_peers_of_many_addresses_wait() -> None:
     hub = shared()
     absent(hub)
     assert sum(fill(hub, join(hub, f"p{number}", f"10.6.6.{number}")) for number in range(3)) == 22
@@ -96,7 +96,7 @@ def test_identity_gets_through_when_anonymous_peers_of_many_addresses_wait() -> 
     assert fill(hub, join(hub, "ada", OTHER, "t")) == WAITING - 22
 
 
-def test_request_that_a_callee_can_take_does_not_compete_with_those_that_wait() -> None:
+def test_dispatchable_request_does_not_compete_with_waiting_ones() -> None:
     hub = shared(share=1.0, anonymous_share=1.0)
     absent(hub)
     offer(hub, join(hub, "worker", "10.0.0.3", traits=LRPM), "live")
@@ -106,7 +106,7 @@ def test_request_that_a_callee_can_take_does_not_compete_with_those_that_wait() 
     assert fill(hub, join(hub, "ada", OTHER, "t"), "live") == MOST - WAITING - 1
 
 
-def test_stranger_with_a_worker_that_never_answers_fills_only_its_share() -> None:
+def test_anonymous_address_with_silent_callee_fills_only_its_share() -> None:
     hub = shared()
     offer(hub, join(hub, "sleeper", STRANGER, traits=LRPM), "sleep")
     offer(hub, join(hub, "worker", "10.0.0.3", traits=LRPM), "live")
@@ -115,7 +115,7 @@ def test_stranger_with_a_worker_that_never_answers_fills_only_its_share() -> Non
     assert ask(hub, join(hub, "ada", STRANGER, "t"), 1, "live") == "accepted"
 
 
-def test_requests_that_lose_their_callee_count_as_waiting_again() -> None:
+def test_request_without_its_callee_counts_as_waiting_again() -> None:
     hub = shared()
     offer(hub, join(hub, "sleeper", STRANGER, traits=LRPM), "m")
     assert fill(hub, join(hub, "one", STRANGER)) == MOST // 2
@@ -125,7 +125,7 @@ def test_requests_that_lose_their_callee_count_as_waiting_again() -> None:
     assert fill(hub, join(hub, "ada", OTHER, "t")) == WAITING - MOST // 2 - 2
 
 
-def test_share_of_bytes_is_kept_as_well() -> None:
+def test_share_of_bytes_is_enforced() -> None:
     hub = shared(max_owed_bytes=400)
     absent(hub)
     assert ask(hub, join(hub, "one", STRANGER), 1, body=Json(b"1" * 140)) == "accepted"
@@ -134,7 +134,7 @@ def test_share_of_bytes_is_kept_as_well() -> None:
     assert ask(hub, join(hub, "ada", STRANGER, "t"), 1, body=Json(b"1" * 60)) == "accepted"
 
 
-def test_requests_that_end_free_the_share() -> None:
+def test_ended_requests_free_the_share() -> None:
     hub = shared()
     absent(hub)
     fill(hub, join(hub, "one", STRANGER))
@@ -151,7 +151,7 @@ def test_requests_that_end_free_the_share() -> None:
     assert (hub._durable_requests._pool._by_owner, hub._durable_requests._waiting.pool._by_owner) == ({}, {})
 
 
-def test_answered_requests_leave_nothing_in_the_pools() -> None:
+def test_answered_requests_leave_the_pools_empty() -> None:
     hub = shared(max_given=2)
     offer(hub, join(hub, "worker", "10.0.0.3", traits=LRPM), "m")
     assert fill(hub, join(hub, "one", STRANGER)) == HALF + 2
@@ -164,7 +164,7 @@ def test_answered_requests_leave_nothing_in_the_pools() -> None:
 # After a restart.
 
 
-def test_restored_requests_count_for_the_address_that_made_them() -> None:
+def test_restored_requests_count_for_their_address() -> None:
     before = shared(is_durable=True)
     absent(before)
     join(before, "one", STRANGER)
@@ -184,7 +184,7 @@ def test_restored_requests_count_for_the_address_that_made_them() -> None:
     assert after.stats()["owed"] == HALF + 2
 
 
-def test_requests_for_unsure_names_are_bounded_by_share() -> None:
+def test_requests_for_unresolved_methods_are_limited_by_share() -> None:
     hub = shared(is_durable=True)
     hub.await_registrations(10.0)
     join(hub, "one", STRANGER)
@@ -197,7 +197,7 @@ def test_requests_for_unsure_names_are_bounded_by_share() -> None:
     assert (hub._durable_requests._pool.number, hub._durable_requests._waiting.pool.number) == (0, 0)
 
 
-def test_peer_is_stored_anew_when_its_owner_changes() -> None:
+def test_peer_is_stored_again_when_its_owner_changes() -> None:
     hub = shared(is_durable=True)
     absent(hub)
     join(hub, "one", STRANGER)
@@ -213,7 +213,7 @@ def test_peer_is_stored_anew_when_its_owner_changes() -> None:
     assert stored(3) == [f"{OTHER}:5000"]
 
 
-def test_session_without_requests_leaves_without_a_look_at_those_of_others() -> None:
+def test_session_without_requests_leaves_without_search_of_others() -> None:
     class Unread(dict[str, object]):
         def values(self) -> NoReturn:
             raise AssertionError
@@ -252,14 +252,14 @@ def pushed(hub: Hub, peer: str, queue: str, data: object = 1) -> int:
     return count
 
 
-def test_stranger_fills_only_its_share_of_a_queue() -> None:
+def test_anonymous_address_fills_only_its_share_of_a_queue() -> None:
     hub = shared(max_queue=8)
     assert pushed(hub, join(hub, "one", STRANGER), "q") == 4
     assert pushed(hub, join(hub, "other", OTHER), "q") == 2
     assert pushed(hub, join(hub, "ada", STRANGER, "t"), "q") == 2
 
 
-def test_stranger_fills_only_its_share_of_all_queues() -> None:
+def test_anonymous_address_fills_only_its_share_of_all_queues() -> None:
     hub = shared(max_queues=8)
     join(hub, "one", STRANGER)
     assert [push(hub, "one", f"q{number}") for number in range(4)] == ["pushed"] * 4
@@ -268,14 +268,14 @@ def test_stranger_fills_only_its_share_of_all_queues() -> None:
     assert push(hub, join(hub, "ada", STRANGER, "t"), "a") == "pushed"
 
 
-def test_stranger_fills_only_its_share_of_the_bytes_in_queues() -> None:
+def test_anonymous_address_fills_only_its_share_of_queue_bytes() -> None:
     hub = shared(max_queue_bytes=80)
     assert pushed(hub, join(hub, "one", STRANGER), "q", "12345678") == 4
     assert pushed(hub, join(hub, "other", OTHER), "q", "12345678") == 2
     assert pushed(hub, join(hub, "ada", STRANGER, "t"), "q", "12345678") == 2
 
 
-def test_restored_items_count_for_the_owner_that_pushed_them() -> None:
+def test_restored_jobs_count_for_the_owner_that_pushed_them() -> None:
     before, after = shared(is_durable=True, max_queue=8), shared(is_durable=True, max_queue=8)
     join(before, "one", STRANGER)
     (kept,) = before.handle("one", Call("p", "hub.push", Value({"queue": "q", "data": 1})), 0.0)
@@ -298,7 +298,7 @@ def retain(hub: Hub, peer: str, name: str, body: Payload = BODY) -> str:
     return answer.message.text if isinstance(answer.message, Failure) else "retained"
 
 
-def test_stranger_fills_only_its_share_of_retained_values() -> None:
+def test_anonymous_address_fills_only_its_share_of_retained_values() -> None:
     hub = shared(max_retained=8)
     join(hub, "one", STRANGER)
     assert [retain(hub, "one", f"t{number}") for number in range(4)] == ["retained"] * 4
@@ -312,7 +312,7 @@ def test_stranger_fills_only_its_share_of_retained_values() -> None:
     assert retain(hub, "one", "t5") == "retained"
 
 
-def test_stranger_fills_only_its_share_of_retained_bytes() -> None:
+def test_anonymous_address_fills_only_its_share_of_retained_bytes() -> None:
     hub = shared(max_retained_bytes=9 * retained_memory(topic("t0"), BODY))
     join(hub, "one", STRANGER)
     assert [retain(hub, "one", f"t{number}") for number in range(4)] == ["retained"] * 4
@@ -333,7 +333,7 @@ def test_restored_values_count_for_their_publisher() -> None:
     assert retain(after, join(after, "ada", STRANGER, "t"), "a") == "retained"
 
 
-def test_new_shares_hold_at_once() -> None:
+def test_new_shares_apply_immediately() -> None:
     hub = shared(max_queue=8)
     absent(hub)
     assert fill(hub, join(hub, "one", STRANGER)) == HALF
@@ -342,7 +342,7 @@ def test_new_shares_hold_at_once() -> None:
     assert (ask(hub, "one", 99), push(hub, "one", "q")) == ("accepted", "pushed")
 
 
-def test_answer_of_a_built_in_is_not_a_durable_request() -> None:
+def test_call_of_built_in_method_is_not_a_durable_request() -> None:
     hub = shared()
     absent(hub)
     fill(hub, join(hub, "one", STRANGER))

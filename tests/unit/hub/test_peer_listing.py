@@ -45,7 +45,7 @@ def test_list_stops_at_a_thousand_sessions() -> None:
     assert (found["sessions"], len(found["peers"])) == (1001, 1000)
 
 
-def test_address_and_time_of_arrival() -> None:
+def test_listing_has_address_and_time_of_arrival() -> None:
     hub = Hub(Random(7), epoch=1_700_000_000.0)
     hub.arrive("ann", LRPM, Credentials(remote="192.0.2.7:4711"), 12.5)
     hub.handle("ann", Hello(), 12.5)
@@ -73,7 +73,7 @@ def test_address_and_time_of_arrival() -> None:
         (Binary(b"x"), ""),
     ],
 )
-def test_name_is_the_variable_of_that_name(body: Payload, shown: str) -> None:
+def test_display_name_is_the_name_variable(body: Payload, shown: str) -> None:
     hub = opened()
     hub.handle("bob", SetVariable("s", "name", body), 0.0)
     assert row(hub, "bob")["name"] == shown
@@ -81,7 +81,7 @@ def test_name_is_the_variable_of_that_name(body: Payload, shown: str) -> None:
     assert row(hub, "bob")["name"] == ""
 
 
-def test_registrations_and_subscriptions_are_listed_up_to_a_few() -> None:
+def test_list_has_first_registrations_and_subscriptions_of_each_session() -> None:
     hub = opened()
     hub.handle("bob", Register("route", "files", route=True), 0.0)
     for number in range(7):
@@ -96,7 +96,7 @@ def test_registrations_and_subscriptions_are_listed_up_to_a_few() -> None:
     assert one["peers"][0]["registered"] == ["files.", *(f"math.m{number}" for number in range(7))]
 
 
-def test_answer_is_bounded_whatever_is_registered() -> None:
+def test_response_size_is_limited() -> None:
     hub = make()
     join(hub, "ann")
     for number in range(300):

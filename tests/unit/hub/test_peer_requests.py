@@ -35,7 +35,7 @@ def passed(op: str, method: str, spelling: str = "", *, callback: bool = False) 
     return [Delivery("bob", call, op)]
 
 
-def test_method_goes_to_the_peer_in_its_registered_spelling() -> None:
+def test_peer_is_called_in_its_registered_spelling() -> None:
     hub = served()
     offer(hub, "bob", "screen.show_it", "Screen:showIt")
     requests = hub.peer_requests
@@ -48,7 +48,7 @@ def test_method_goes_to_the_peer_in_its_registered_spelling() -> None:
     assert hub.handle("bob", Result("2", Value("ok")), 0.0) == ok("app", "2", Value("ok"), "2")
 
 
-def test_registered_stream_is_asked_for_as_one() -> None:
+def test_streaming_method_is_called_with_stream() -> None:
     hub = served()
     offer(hub, "bob", "ticks", kind="server")
     (delivery,) = hub.peer_requests.call("app", "bob", Call("1", "ticks"), 0.0)
@@ -58,7 +58,7 @@ def test_registered_stream_is_asked_for_as_one() -> None:
     assert hub.handle("bob", Result("1", Value(1)), 0.0)[0] == Delivery("app", Result("1", Value([1])), "1")
 
 
-def test_callback_is_the_peers_own_id_or_its_token() -> None:
+def test_callback_is_called_by_own_id_or_token() -> None:
     hub = served()
     (made,) = hub.handle("bob", Call("t", "hub.callback", Value({"id": "9A8Z"})), 0.0)
     assert isinstance(made, Delivery)
@@ -72,7 +72,7 @@ def test_callback_is_the_peers_own_id_or_its_token() -> None:
     assert hub.stats()["callbacks"] == 0
 
 
-def test_token_of_another_peer_is_left_alone() -> None:
+def test_token_of_another_peer_is_not_consumed() -> None:
     hub = served()
     join(hub, "eve", CLOSABLE)
     (made,) = hub.handle("eve", Call("t", "hub.callback", Value({"id": "mine"})), 0.0)
@@ -85,7 +85,7 @@ def test_token_of_another_peer_is_left_alone() -> None:
     assert hub.stats()["callbacks"] == 1
 
 
-def test_variable_is_set_within_bounds_and_told_without_an_id() -> None:
+def test_variable_is_set_up_to_limit_without_request_id() -> None:
     hub = served()
     requests = hub.peer_requests
     for number, name in enumerate(("a", "b", "a"), 1):
@@ -111,7 +111,7 @@ def test_variable_is_set_within_bounds_and_told_without_an_id() -> None:
         (TooLarge("too large"), Reason.TOO_LARGE),
     ],
 )
-def test_variable_that_cannot_be_said_fails_and_takes_no_room(error: LocalProtocolError, reason: Reason) -> None:
+def test_unrepresentable_variable_fails_and_is_not_counted(error: LocalProtocolError, reason: Reason) -> None:
     hub = served()
     for _ in range(5):
         told, _done = hub.peer_requests.set_variable("app", "bob", SetVariable("1", "x", Value(1)), 0.0)
@@ -121,14 +121,14 @@ def test_variable_that_cannot_be_said_fails_and_takes_no_room(error: LocalProtoc
     assert len(names_left) == 2
 
 
-def test_peer_is_sent_away() -> None:
+def test_application_closes_session_of_its_caller() -> None:
     hub = served()
     assert hub.peer_requests.close("bob", "enough") == [Delivery("bob", Goodbye("enough"))]
     assert hub.stage_of("bob") is Stage.CLOSED
     assert hub.handle("bob", Call("1", "hub.ping"), 0.0) == []
 
 
-def test_requests_of_a_peer_that_is_gone_or_of_a_broker_are_refused() -> None:
+def test_requests_to_missing_peer_or_broker_are_refused() -> None:
     hub = served()
     requests = hub.peer_requests
     with pytest.raises(Refusal, match="may belong to several programs: call registered methods"):
@@ -157,7 +157,7 @@ def test_requests_of_a_peer_that_is_gone_or_of_a_broker_are_refused() -> None:
             assert caught.value.reason is Reason.UNAVAILABLE
 
 
-def test_caller_that_leaves_ends_the_call_to_it() -> None:
+def test_call_to_peer_fails_when_it_leaves() -> None:
     hub = served()
     hub.peer_requests.call("app", "bob", Call("1", "m"), 0.0)
     assert hub.leave("bob", 0.0) == [Delivery("app", Failure("1", Reason.LOST, "the callee is gone"), "1")]

@@ -16,7 +16,7 @@ def sessions(count: int) -> list[Session]:
     return [Session(f"p{number}", LRPM, Credentials(), Access(ALL_PERMISSIONS)) for number in range(count)]
 
 
-def test_a_call_is_found_by_all_who_have_to_do_with_it() -> None:
+def test_pending_call_is_found_by_caller_and_callee() -> None:
     calls, (caller, callee) = PendingCalls(30.0, 60.0, WakeTime(), TrafficTotals(9, 9)), sessions(2)
     pending = calls.open(caller, "c", callee, "a.b", 30.0, 0.0)
     assert caller.calls_made == {"c": pending}
@@ -26,7 +26,7 @@ def test_a_call_is_found_by_all_who_have_to_do_with_it() -> None:
     assert (caller.calls_made, callee.calls_served, calls.get("1"), len(calls)) == ({}, {}, None, 0)
 
 
-def test_any_number_of_calls_ends_in_time_and_leaves_nothing() -> None:
+def test_calls_expire_in_time_and_leave_no_state() -> None:
     chance = Random(7)
     calls, peers = PendingCalls(30.0, 60.0, WakeTime(), TrafficTotals(9, 9)), sessions(3)
     now, number, there = 0.0, 0, dict[str, PendingCall]()
@@ -56,7 +56,7 @@ def test_any_number_of_calls_ends_in_time_and_leaves_nothing() -> None:
     assert (calls._with_default_timeout, calls._with_timer, len(calls._timers), calls._timers._heap) == ({}, {}, 0, [])
 
 
-def test_dead_entries_of_a_heap_are_swept_out() -> None:
+def test_cancelled_timers_are_removed_from_heap() -> None:
     timers = Timers(WakeTime())
     for number in range(10_000):
         timers.set(str(number), 1000.0 + number)

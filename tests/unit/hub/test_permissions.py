@@ -55,7 +55,7 @@ from tests.unit.hub.test_subscriptions import all_topics, patterns
         ("[a]", "a", False),
     ],
 )
-def test_globs(glob: str, text: str, expected: bool) -> None:
+def test_glob_matches_text(glob: str, text: str, expected: bool) -> None:
     assert Glob(glob).matches(text) is expected
 
 
@@ -63,18 +63,18 @@ few = st.text("ab.*", max_size=6)
 
 
 @given(few, st.text("ab.", max_size=8))
-def test_globs_match_as_expressions_do(glob: str, text: str) -> None:
+def test_globs_match_like_regular_expressions(glob: str, text: str) -> None:
     expression = ".*".join(re.escape(piece) for piece in glob.split("*"))
     assert Glob(glob).matches(text) is (re.fullmatch(expression, text) is not None)
 
 
 @given(few, st.text("ab.", max_size=3), st.text("ab.", max_size=4))
-def test_a_glob_reaches_whatever_it_matches(glob: str, prefix: str, rest: str) -> None:
+def test_glob_may_match_below_prefixes_of_its_matches(glob: str, prefix: str, rest: str) -> None:
     if Glob(glob).matches(prefix + rest):
         assert Glob(glob).may_match_below(prefix)
 
 
-def test_a_glob_does_not_reach_what_begins_otherwise() -> None:
+def test_glob_does_not_match_below_other_prefixes() -> None:
     assert not Glob("a.b").may_match_below("c.")
     assert not Glob("a.b*").may_match_below("c.")
     assert Glob("a.b").may_match_below("a.")
@@ -82,19 +82,19 @@ def test_a_glob_does_not_reach_what_begins_otherwise() -> None:
 
 
 @given(few, patterns, all_topics)
-def test_who_may_subscribe_to_a_pattern_may_have_all_that_it_matches(glob: str, asked: Pattern, where: Topic) -> None:
+def test_allowed_pattern_matches_only_allowed_topics(glob: str, asked: Pattern, where: Topic) -> None:
     allowed = AllowList((glob,))
     if asked.matches(where) and any(where) and all(allowed.allows(text) for text in pattern_texts(asked)):
         assert allowed.allows(spell(where, UMQ))
 
 
-def test_lists_that_allow_everything_are_not_asked() -> None:
+def test_list_that_allows_everything_is_none() -> None:
     assert compile_allow_list(("*",)) is None
     assert compile_allow_list(("a", "*")) is None
     assert compile_allow_list(()) is not None
 
 
-def test_answers_are_remembered_but_not_too_many() -> None:
+def test_decision_cache_is_limited() -> None:
     allowed = AllowList(("m1*",))
     for number in range(_MAX_CACHED + 10):
         assert allowed.allows(f"m{number}") is f"m{number}".startswith("m1")
@@ -143,7 +143,7 @@ def limited() -> Hub:
         (Discover("1", "hub.ping"), True),
     ],
 )
-def test_rights(word: HubMessage, is_allowed: bool) -> None:
+def test_permissions_of_each_kind_are_enforced(word: HubMessage, is_allowed: bool) -> None:
     hub = limited()
     told = hub.handle("i", word, 0.0)
     if is_allowed:
@@ -157,7 +157,7 @@ def refusals(told: Deliveries) -> list[object]:
     return [each for each in told if isinstance(getattr(each, "message", None), Failure)]
 
 
-def test_what_is_refused_says_why() -> None:
+def test_denial_names_the_action() -> None:
     hub = limited()
     told = refusal(hub.handle("i", Call("1", "b"), 0.0))
     assert told[3] == "you may not call b"
@@ -169,7 +169,7 @@ def test_what_is_refused_says_why() -> None:
     assert told[3] == "you may not register b."
 
 
-def test_a_call_that_is_allowed_goes_on() -> None:
+def test_allowed_call_is_forwarded() -> None:
     hub = limited()
     assert hub.handle("i", Register("1", "a.b"), 0.0) == ok("i", "1")
     assert only(hub.handle("i", Call("1", "a.b"), 0.0), Call).id == "1"
@@ -178,7 +178,7 @@ def test_a_call_that_is_allowed_goes_on() -> None:
     assert only(hub.handle("i", Call("1", "a.r.x"), 0.0), Call).method == "x"
 
 
-def test_nobody_learns_of_methods_that_are_not_for_them() -> None:
+def test_forbidden_methods_are_not_listed() -> None:
     hub = limited()
     hub.arrive("other", LRPM, Credentials(), 0.0)
     hub.handle("other", Hello(), 0.0)
@@ -187,7 +187,7 @@ def test_nobody_learns_of_methods_that_are_not_for_them() -> None:
     assert [each[2] for each in told] == [Reason.DENIED, Reason.DENIED]
 
 
-def test_a_topic_that_is_none_is_refused_too() -> None:
+def test_invalid_topic_is_refused() -> None:
     hub = limited()
     assert refusal(hub.handle("i", Publish("1", ("",)), 0.0))[2] is Reason.DENIED
     assert refusal(hub.handle("i", Subscribe("1", Pattern((("y" * 300,),)), "s"), 0.0))[2] is Reason.DENIED
@@ -215,7 +215,7 @@ def may_close(hub: Hub, peer: str) -> bool:
     return False
 
 
-def test_topic_that_others_subscribe_to_is_closed_only_with_permission() -> None:
+def test_topic_with_other_subscribers_is_closed_only_with_permission() -> None:
     hub = closing(ann=Permissions(), bob=Permissions(), eve=Permissions(close=("news",)))
     assert may_close(hub, "ann")
     subscribe(hub, "ann", pattern("news"))
@@ -261,7 +261,7 @@ def entered(rights: Permissions) -> Hub:
     return hub
 
 
-def test_push_and_pull_have_patterns_of_their_own() -> None:
+def test_push_and_pull_have_separate_permissions() -> None:
     hub = entered(Permissions(push=("in.*",), pull=("out.*",)))
     assert only(queue_call(hub, "hub.push", "in.a", data=1), Result)
     told = refusal(queue_call(hub, "hub.push", "out.a", data=1))
@@ -281,7 +281,7 @@ def test_no_pattern_denies_all_queues() -> None:
     assert only(hub.handle("x", Call("c", "hub.queues"), 0.0), Result).body == Value({})
 
 
-def test_pull_ends_when_its_permission_does() -> None:
+def test_waiting_pull_ends_with_its_permission() -> None:
     hub = entered(Permissions())
     for queue in ("a", "b"):
         queue_call(hub, "hub.pull", queue, callback="1")

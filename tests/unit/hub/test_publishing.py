@@ -21,7 +21,7 @@ def published(
     return hub.handle("ann", Publish(None, topic(where), body, (), retain, exclude_me), 0.0)
 
 
-def test_a_publication_goes_to_all_who_subscribed() -> None:
+def test_publication_goes_to_all_subscribers() -> None:
     hub = opened()
     subscribe(hub, "bob", pattern("sensors.1.heat"), "b", envelope=True, when_full="close")
     subscribe(hub, "cleo", pattern("sensors.*.heat"), "c")
@@ -35,14 +35,14 @@ def test_a_publication_goes_to_all_who_subscribed() -> None:
     assert (hub.stats()["publications"], hub.stats()["deliveries"]) == (2, 4)
 
 
-def test_a_publication_that_nobody_wants_has_a_number_too() -> None:
+def test_publication_without_subscribers_has_a_number() -> None:
     hub = opened()
     assert hub.handle("ann", Publish("1", HEAT), 0.0) == ok("ann", "1", Value(256), "p256")
     assert published(hub) == []
     assert hub.handle("ann", Publish("2", HEAT), 0.0) == ok("ann", "2", Value(258), "p258")
 
 
-def test_who_publishes_may_be_left_out() -> None:
+def test_publisher_may_exclude_itself() -> None:
     hub = opened()
     subscribe(hub, "ann", pattern("t"), "1")
     subscribe(hub, "ann", pattern("*"), "2")
@@ -59,7 +59,7 @@ def test_who_publishes_may_be_left_out() -> None:
 # Subscriptions.
 
 
-def test_a_name_is_taken_once() -> None:
+def test_subscription_name_is_unique_within_session() -> None:
     hub = opened()
     subscribe(hub, "bob", pattern("t"), "s")
     told = refusal(hub.handle("bob", Subscribe("1", pattern("u"), "s"), 0.0))
@@ -67,7 +67,7 @@ def test_a_name_is_taken_once() -> None:
     subscribe(hub, "eve", pattern("t"), "s")
 
 
-def test_there_are_not_too_many() -> None:
+def test_subscriptions_of_a_session_are_limited() -> None:
     hub = opened({"max_subscriptions": 2})
     subscribe(hub, "bob", pattern("t"), "1")
     subscribe(hub, "bob", pattern("t"), "2")
@@ -75,13 +75,13 @@ def test_there_are_not_too_many() -> None:
     assert told == ("bob", "1", Reason.OVERLOADED, "more than 2 subscriptions")
 
 
-def test_no_subscriber_can_make_publishers_wait() -> None:
+def test_subscriber_may_not_choose_policy_block() -> None:
     hub = opened()
     told = refusal(hub.handle("bob", Subscribe("1", pattern("t"), "s", when_full="block"), 0.0))
     assert told[2] is Reason.DENIED
 
 
-def test_unsubscribing() -> None:
+def test_unsubscribed_peer_gets_no_events() -> None:
     hub = opened()
     for name in ("1", "2", "3"):
         subscribe(hub, "bob", pattern("t"), name)
@@ -95,7 +95,7 @@ def test_unsubscribing() -> None:
     assert fanout.subscribers == (Subscriber("bob", "3"),)
 
 
-def test_who_reads_too_slowly_may_lose_a_subscription() -> None:
+def test_slow_consumer_is_unsubscribed() -> None:
     hub = opened()
     subscribe(hub, "bob", pattern("t"), "s")
     assert hub.unsubscribe_slow_consumer("bob", "s") == [Delivery("bob", TopicClosed("s"))]
@@ -103,7 +103,7 @@ def test_who_reads_too_slowly_may_lose_a_subscription() -> None:
     assert published(hub, "t") == []
 
 
-def test_who_leaves_gets_nothing_more() -> None:
+def test_departed_peer_gets_no_events() -> None:
     hub = opened()
     subscribe(hub, "bob", pattern("t"), "1")
     subscribe(hub, "bob", pattern("*"), "2")
@@ -112,7 +112,7 @@ def test_who_leaves_gets_nothing_more() -> None:
     assert published(hub, "t") == []
 
 
-def test_closing_a_topic() -> None:
+def test_closed_topic_ends_its_subscriptions() -> None:
     hub = opened()
     subscribe(hub, "bob", pattern("t"), "1")
     subscribe(hub, "ann", pattern("t"), "2")
@@ -127,7 +127,7 @@ def test_closing_a_topic() -> None:
 # What is kept.
 
 
-def test_the_last_value_is_told_to_those_who_come_later() -> None:
+def test_retained_value_goes_to_later_subscribers() -> None:
     hub = opened()
     published(hub, retain=True)
     published(hub, body=Value(2), retain=True)
@@ -140,7 +140,7 @@ def test_the_last_value_is_told_to_those_who_come_later() -> None:
 
 
 @pytest.mark.parametrize("nothing", [NULL, Json(b"null"), Text("null"), Cbor(b"\xf6"), Cbor(b"\xf7"), Binary(b"")])
-def test_null_removes_the_value(nothing: Payload) -> None:
+def test_null_deletes_retained_value(nothing: Payload) -> None:
     hub = opened()
     published(hub, retain=True)
     subscribe(hub, "cleo", pattern("other"), "c")
@@ -154,13 +154,13 @@ def test_null_removes_the_value(nothing: Payload) -> None:
 
 
 @pytest.mark.parametrize("something", [Value(0), Value(""), Json(b"[]"), Text(""), Cbor(b"\x00"), Binary(b"\0")])
-def test_what_is_not_null_is_kept(something: Payload) -> None:
+def test_values_other_than_null_are_retained(something: Payload) -> None:
     hub = opened()
     published(hub, body=something, retain=True)
     assert hub.stats()["retained"] == 1
 
 
-def test_values_are_kept_within_bounds() -> None:
+def test_retained_values_are_limited() -> None:
     one = retained_memory(topic("a"), BODY)
     hub = opened(max_retained=2, max_retained_bytes=2 * one + 50, share=1.0)
     published(hub, "a", retain=True)
@@ -179,7 +179,7 @@ def test_values_are_kept_within_bounds() -> None:
     assert (hub.stats()["retained"], hub.stats()["dropped"]) == (1, 1)
 
 
-def test_what_cannot_be_kept_is_refused() -> None:
+def test_unretainable_value_is_refused() -> None:
     hub = opened()
     told = refusal(hub.handle("ann", Publish("1", HEAT, BODY, ("a",), retain=True), 0.0))
     assert told == ("ann", "1", Reason.BAD_ARGUMENTS, "a value with attachments cannot be retained")
@@ -187,7 +187,7 @@ def test_what_cannot_be_kept_is_refused() -> None:
     assert told[2] is Reason.BAD_ARGUMENTS
 
 
-def test_a_value_outlives_its_publisher() -> None:
+def test_retained_value_outlives_its_publisher() -> None:
     hub = opened()
     published(hub, retain=True)
     hub.leave("ann", 0.0)
@@ -206,7 +206,7 @@ def test_new_settings_hold_at_once() -> None:
     assert hub.stats()["retained"] == 0
 
 
-def test_methods_and_topics_are_apart() -> None:
+def test_methods_and_topics_are_separate_namespaces() -> None:
     hub = opened()
     offer(hub, "bob", "t")
     assert published(hub, "t") == []

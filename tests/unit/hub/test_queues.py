@@ -30,7 +30,7 @@ def pushed(waiting: int) -> Deliveries:
 PULLED = ok("bob", "l")
 
 
-def test_items_wait_for_those_who_pull() -> None:
+def test_jobs_wait_for_pulls() -> None:
     hub = opened()
     assert push(hub, "one") == pushed(1)
     assert push(hub, "two") == pushed(2)
@@ -41,7 +41,7 @@ def test_items_wait_for_those_who_pull() -> None:
     assert pull(hub) == [*PULLED, work("2", "two")]
 
 
-def test_those_who_pull_wait_for_items() -> None:
+def test_pulls_wait_for_jobs() -> None:
     hub = opened()
     assert pull(hub) == PULLED
     assert pull(hub, "eve") == ok("eve", "l")
@@ -50,13 +50,13 @@ def test_those_who_pull_wait_for_items() -> None:
     assert push(hub, 3) == pushed(1)
 
 
-def test_queues_do_not_meet() -> None:
+def test_queues_are_independent() -> None:
     hub = opened()
     pull(hub, queue="other")
     assert push(hub, 1) == pushed(1)
 
 
-def test_an_item_that_was_dealt_with_is_gone_and_so_is_the_queue() -> None:
+def test_finished_job_and_empty_queue_are_deleted() -> None:
     hub = opened()
     push(hub, 1)
     pull(hub)
@@ -66,7 +66,7 @@ def test_an_item_that_was_dealt_with_is_gone_and_so_is_the_queue() -> None:
     assert (hub.open_calls(), hub._work_queues._bytes.used) == (0, 0)
 
 
-def test_a_failure_gives_an_item_back_to_its_place() -> None:
+def test_failed_job_returns_to_its_position() -> None:
     hub = opened(retry_delay=0)
     for data in (1, 2, 3):
         push(hub, data)
@@ -79,7 +79,7 @@ def test_a_failure_gives_an_item_back_to_its_place() -> None:
     assert pull(hub) == [*PULLED, work("5", 3)]
 
 
-def test_item_refused_as_no_such_callback_counts_no_try() -> None:
+def test_job_without_callback_counts_no_try() -> None:
     hub = opened(max_tries=2, retry_delay=0)
     push(hub, "one")
     for op in map(str, range(1, 6)):
@@ -93,7 +93,7 @@ def test_item_refused_as_no_such_callback_counts_no_try() -> None:
     assert hub.queue_counts() == {"q": {"waiting": 0, "given": 0, "dead": 1}}
 
 
-def test_an_item_that_is_given_back_goes_to_the_next_who_waits() -> None:
+def test_returned_job_goes_to_next_worker() -> None:
     hub = opened(retry_delay=0)
     push(hub, 1)
     pull(hub)
@@ -103,7 +103,7 @@ def test_an_item_that_is_given_back_goes_to_the_next_who_waits() -> None:
     assert hub.stats()["queues"] == {"q": 1}
 
 
-def test_who_leaves_gives_all_its_items_back_in_order() -> None:
+def test_jobs_of_departed_worker_return_in_order() -> None:
     hub = opened()
     for data in (1, 2, 3):
         push(hub, data)
@@ -121,7 +121,7 @@ def test_who_leaves_gives_all_its_items_back_in_order() -> None:
     ]
 
 
-def test_what_somebody_who_leaves_had_goes_to_those_who_wait() -> None:
+def test_jobs_of_departed_worker_go_to_waiting_workers() -> None:
     hub = opened()
     push(hub, 1)
     pull(hub)
@@ -130,7 +130,7 @@ def test_what_somebody_who_leaves_had_goes_to_those_who_wait() -> None:
     assert hub.leave("bob", 1.0) == [work("2", 1, "eve", again=True)]
 
 
-def test_an_item_comes_back_when_its_time_is_over() -> None:
+def test_job_returns_after_visibility_timeout() -> None:
     hub = opened()
     push(hub, 1)
     pull(hub)
@@ -140,7 +140,7 @@ def test_an_item_comes_back_when_its_time_is_over() -> None:
     assert pull(hub) == [*PULLED, work("2", 1, again=True)]
 
 
-def test_an_item_that_cannot_be_said_comes_back() -> None:
+def test_unrepresentable_job_returns_to_queue() -> None:
     hub = opened()
     push(hub, 1)
     (_, delivery) = pull(hub)
@@ -149,7 +149,7 @@ def test_an_item_that_cannot_be_said_comes_back() -> None:
     assert hub.handle_undelivered(delivery, Unrepresentable("no"), 0.0) == [work("2", 1, "eve", again=True)]
 
 
-def test_a_streamed_answer_counts_when_it_is_whole() -> None:
+def test_streamed_result_finishes_job_with_its_last_part() -> None:
     hub = opened()
     push(hub, 1)
     pull(hub, "cleo")
@@ -159,7 +159,7 @@ def test_a_streamed_answer_counts_when_it_is_whole() -> None:
     assert (hub.open_calls(), hub.stats()["queues"]) == (0, {})
 
 
-def test_nobody_made_these_calls() -> None:
+def test_job_calls_have_no_caller_info() -> None:
     hub = opened()
     push(hub, 1)
     pull(hub)
@@ -179,14 +179,14 @@ def test_nobody_made_these_calls() -> None:
         (Json(b'{"queue": "q", "data": null}'), NULL),
     ],
 )
-def test_data_stays_as_it_was_written(body: Payload, data: Payload) -> None:
+def test_job_data_keeps_its_encoding(body: Payload, data: Payload) -> None:
     hub = opened()
     hub.handle("ann", Call("p", "hub.push", body), 0.0)
     (_, delivery) = pull(hub)
     assert only([delivery], Call).body == data
 
 
-def test_queues_are_bounded() -> None:
+def test_queues_are_limited() -> None:
     hub = opened(max_queue=2, max_queues=2, max_queue_bytes=10, share=1.0)
     limit = "the limit of {} for the whole hub is reached".format
     push(hub, 1)
@@ -208,7 +208,7 @@ def test_queues_are_bounded() -> None:
     assert hub.stats()["queues"] == {"q": 2, "r": 2}
 
 
-def test_pulls_are_bounded() -> None:
+def test_pulls_are_limited() -> None:
     hub = opened({"max_pending": 2})
     push(hub, 1)
     pull(hub)
@@ -218,7 +218,7 @@ def test_pulls_are_bounded() -> None:
     assert pull(hub) == PULLED
 
 
-def test_bad_arguments_leave_nothing_behind() -> None:
+def test_bad_arguments_change_nothing() -> None:
     hub = opened()
     for body in (
         NULL,
@@ -236,7 +236,7 @@ def test_bad_arguments_leave_nothing_behind() -> None:
     assert hub.stats()["queues"] == {}
 
 
-def test_pull_that_is_withdrawn_gets_nothing() -> None:
+def test_cancelled_pull_gets_no_job() -> None:
     hub = opened()
     pull(hub, callback="V")
     pull(hub)
@@ -249,7 +249,7 @@ def test_pull_that_is_withdrawn_gets_nothing() -> None:
     assert "other" not in hub.queue_counts()
 
 
-def test_a_hub_that_closes_takes_and_gives_no_more_work() -> None:
+def test_draining_hub_accepts_and_assigns_no_jobs() -> None:
     hub = opened()
     push(hub, 1)
     push(hub, 2)
@@ -265,7 +265,7 @@ def failed(hub: Hub, op: str, now: float, text: str = "") -> Deliveries:
     return hub.handle("bob", Failure(op, Reason.RAISED, text), now)
 
 
-def test_failed_item_is_given_out_again_after_growing_delays() -> None:
+def test_failed_job_is_retried_after_growing_delays() -> None:
     hub = opened(retry_delay=1.0, max_retry_delay=3.0)
     push(hub, "one")
     now = 0.0
@@ -281,7 +281,7 @@ def test_failed_item_is_given_out_again_after_growing_delays() -> None:
         assert hub.alarm.at <= now
 
 
-def test_item_of_a_worker_that_is_gone_is_given_out_again_at_once() -> None:
+def test_job_of_departed_worker_is_retried_at_once() -> None:
     hub = opened(retry_delay=10.0)
     push(hub, 1)
     pull(hub)
@@ -289,7 +289,7 @@ def test_item_of_a_worker_that_is_gone_is_given_out_again_at_once() -> None:
     assert hub.leave("bob", 1.0) == [work("2", 1, "eve", again=True)]
 
 
-def test_delayed_item_holds_up_no_other() -> None:
+def test_delayed_job_does_not_block_others() -> None:
     hub = opened()
     push(hub, 1)
     push(hub, 2)
@@ -326,7 +326,7 @@ def answer(hub: Hub, method: str, body: object) -> object:
     return found.value()
 
 
-def test_dead_jobs_keep_their_last_error_and_are_listed_shown_redriven_and_dropped_one_by_one() -> None:
+def test_dead_jobs_are_listed_shown_redriven_and_dropped_with_last_error() -> None:
     hub = opened(max_tries=1)
     dead(hub, ["no disk", "", "bad file"])
     found = answer(hub, "hub.dead", {"queue": "q"})

@@ -288,7 +288,7 @@ class Walk:
 
 
 @pytest.mark.parametrize("seed", range(60))
-def test_a_walk(seed: int) -> None:
+def test_random_walk_keeps_invariants(seed: int) -> None:
     walk = Walk(seed)
     for _ in range(STEPS):
         walk.step()
@@ -312,7 +312,7 @@ def test_a_walk(seed: int) -> None:
 
 
 @pytest.mark.parametrize("seed", range(60, 90))
-def test_a_walk_that_ends_abruptly(seed: int) -> None:
+def test_random_walk_with_abrupt_end_keeps_invariants(seed: int) -> None:
     walk = Walk(seed)
     for _ in range(STEPS):
         walk.step()

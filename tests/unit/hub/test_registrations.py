@@ -39,14 +39,14 @@ def callees(hub: Hub, times: int) -> list[str]:
         ("first", ["bob"] * 6),
     ],
 )
-def test_those_who_share_a_method_get_its_calls(share: str, expected: list[str]) -> None:
+def test_callees_share_the_calls_of_a_method(share: str, expected: list[str]) -> None:
     hub = opened()
     for peer in ("bob", "cleo", "dan"):
         offer(hub, peer, "m", share=share)
     assert callees(hub, 6) == expected
 
 
-def test_chance_may_choose() -> None:
+def test_share_random_chooses_callees_at_random() -> None:
     hub = opened()
     for peer in ("bob", "cleo", "dan"):
         offer(hub, peer, "m", share="random")
@@ -55,7 +55,7 @@ def test_chance_may_choose() -> None:
     assert found != ["bob", "cleo", "dan"] * 20
 
 
-def test_turns_go_on_when_somebody_comes_or_goes() -> None:
+def test_round_robin_continues_when_callees_change() -> None:
     hub = opened()
     for peer in ("bob", "cleo", "dan"):
         offer(hub, peer, "m")
@@ -67,7 +67,7 @@ def test_turns_go_on_when_somebody_comes_or_goes() -> None:
 
 
 @pytest.mark.parametrize("share", ["round_robin", "random", "first"])
-def test_those_with_too_many_open_calls_are_passed_over(share: str) -> None:
+def test_callees_at_their_limit_are_skipped(share: str) -> None:
     hub = opened({"max_pending": 2})
     for peer in ("bob", "dan"):
         offer(hub, peer, "m", share=share)
@@ -77,7 +77,7 @@ def test_those_with_too_many_open_calls_are_passed_over(share: str) -> None:
     assert told == ("eve", "c", Reason.OVERLOADED, "all callees of m have too many pending calls")
 
 
-def test_the_first_decides_how_a_method_is_shared_and_of_which_kind_it_is() -> None:
+def test_first_registration_sets_kind_and_share() -> None:
     hub = opened()
     offer(hub, "bob", "m", kind="server", share="random")
     told = refusal(hub.handle("dan", Register("1", "m", kind="unary", share="random"), 0.0))
@@ -89,7 +89,7 @@ def test_the_first_decides_how_a_method_is_shared_and_of_which_kind_it_is() -> N
     offer(hub, "dan", "m", kind="unary", share="first")
 
 
-def test_kind_and_share_are_some_of_a_few() -> None:
+def test_unknown_kind_or_share_is_refused() -> None:
     hub = opened()
     assert refusal(hub.handle("bob", Register("1", "m", kind="odd"), 0.0))[2] is Reason.BAD_ARGUMENTS
     assert refusal(hub.handle("bob", Register("1", "m", share="odd"), 0.0))[2] is Reason.BAD_ARGUMENTS
@@ -98,7 +98,7 @@ def test_kind_and_share_are_some_of_a_few() -> None:
 # Spellings.
 
 
-def test_two_spellings_of_one_name_in_one_style_are_refused() -> None:
+def test_second_spelling_of_a_name_in_one_style_is_refused() -> None:
     hub = opened()
     offer(hub, "bob", "account.get_balance", "Account:getBalance")
     told = refusal(hub.handle("eve", Register("1", "account.get_balance", "Account.getBalance"), 0.0))
@@ -118,7 +118,7 @@ def test_spellings_in_different_styles_are_one_method() -> None:
     assert [call.spelling for call in calls] == spellings
 
 
-def test_an_application_of_the_hub_is_no_peer_of_any_protocol() -> None:
+def test_local_application_spelling_does_not_conflict() -> None:
     hub = opened()
     join(hub, "app", ProtocolTraits("local", names.LOCAL, topics.UMQ))
     offer(hub, "app", "math.add_up")
@@ -128,7 +128,7 @@ def test_an_application_of_the_hub_is_no_peer_of_any_protocol() -> None:
         assert only(hub.handle(peer, Discover("d"), 0.0), Description).methods == (written,)
 
 
-def test_no_spelling_is_the_usual_one() -> None:
+def test_missing_spelling_is_the_default_spelling() -> None:
     hub = opened()
     offer(hub, "dan", "a.b")
     offer(hub, "ann", "a.b", "a.b")
@@ -139,7 +139,7 @@ def test_no_spelling_is_the_usual_one() -> None:
 # Coming and going.
 
 
-def test_the_hub_keeps_its_own_names() -> None:
+def test_reserved_names_are_refused() -> None:
     hub = opened()
     for name in ("hub", "hub.ping", "callback", "callback.x"):
         told = refusal(hub.handle("bob", Register("1", name), 0.0))
@@ -148,7 +148,7 @@ def test_the_hub_keeps_its_own_names() -> None:
     offer(hub, "bob", "hubs")
 
 
-def test_an_offer_may_be_made_anew() -> None:
+def test_registration_can_be_replaced() -> None:
     hub = opened()
     offer(hub, "bob", "m", "M", doc="old")
     offer(hub, "bob", "m", "M", doc="new", kind="server")
@@ -159,7 +159,7 @@ def test_an_offer_may_be_made_anew() -> None:
     assert hub.stats()["offers"] == 1
 
 
-def test_an_offer_may_be_taken_back() -> None:
+def test_registration_can_be_removed() -> None:
     hub = opened()
     offer(hub, "bob", "m", "M")
     offer(hub, "bob", "m", "M:", route=True)
@@ -172,7 +172,7 @@ def test_an_offer_may_be_taken_back() -> None:
     assert hub.stats()["offers"] == 0
 
 
-def test_a_session_has_so_many_offers_and_no_more() -> None:
+def test_registrations_of_a_session_are_limited() -> None:
     hub = opened(max_offers=2)
     offer(hub, "bob", "a")
     offer(hub, "bob", "b", route=True)
@@ -184,7 +184,7 @@ def test_a_session_has_so_many_offers_and_no_more() -> None:
     offer(hub, "bob", "c")
 
 
-def test_names_that_are_missed_are_remembered_but_not_for_ever() -> None:
+def test_former_names_are_remembered_up_to_limit() -> None:
     hub = make(max_offers=_MAX_FORMER_NAMES + 1)
     join(hub, "x", UMQ)
     join(hub, "y", LRPM)
@@ -195,7 +195,7 @@ def test_names_that_are_missed_are_remembered_but_not_for_ever() -> None:
     assert reasons == [Reason.NO_SUCH_METHOD, Reason.UNAVAILABLE, Reason.UNAVAILABLE]
 
 
-def test_a_name_that_is_back_is_not_missed() -> None:
+def test_registered_name_is_no_longer_a_former_name() -> None:
     hub = opened()
     offer(hub, "bob", "m")
     hub.leave("bob", 0.0)
@@ -203,7 +203,7 @@ def test_a_name_that_is_back_is_not_missed() -> None:
     assert only(hub.handle("ann", Call("c", "m"), 0.0), Call).id == "1"
 
 
-def test_what_peers_list_below_their_routes_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_listed_names_below_routes_are_limited(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("fiveways.hub.registrations._MAX_LISTED_NAMES", 3)
     offers = Registrations(Random(7), 10, NameReservations(WakeTime(), 0.0))
     one, two = (Session(peer, UMQ, Credentials(), None) for peer in ("one", "two"))  # type: ignore[arg-type]
@@ -222,7 +222,7 @@ def test_what_peers_list_below_their_routes_is_bounded(monkeypatch: pytest.Monke
     assert offers._listed_count == 0
 
 
-def test_a_refusal_leaves_nothing_behind() -> None:
+def test_refused_registration_changes_nothing() -> None:
     offers = Registrations(Random(7), 10, NameReservations(WakeTime(), 0.0))
     session = Session("one", UMQ, Credentials(), None)  # type: ignore[arg-type]
     for word in (Register("", "hub.x"), Register("", "m", kind="odd")):
@@ -233,7 +233,7 @@ def test_a_refusal_leaves_nothing_behind() -> None:
     assert (len(offers), offers._by_peer) == (0, {})
 
 
-def test_stats_tell_how_many_methods_there_are() -> None:
+def test_stats_count_registrations() -> None:
     hub = opened()
     offer(hub, "bob", "m", doc="d")
     offer(hub, "eve", "m")
@@ -243,7 +243,7 @@ def test_stats_tell_how_many_methods_there_are() -> None:
 
 
 @pytest.mark.parametrize("letter", ["x", "\u00e4"])
-def test_a_doc_has_a_bound(letter: str) -> None:
+def test_documentation_size_is_limited(letter: str) -> None:
     hub = opened()
     doc = letter * (MAX_DOC_BYTES // len(letter.encode()))
     offer(hub, "bob", "m", doc=doc)

@@ -10,9 +10,7 @@ from tests.unit.hub.test_subscriptions import all_topics, patterns
 
 
 @given(st.sets(all_topics, max_size=8), st.sets(all_topics, max_size=4), patterns, st.integers(1, 10))
-def test_a_pattern_finds_the_values_that_it_matches(
-    kept: set[Topic], gone: set[Topic], wanted: Pattern, steps: int
-) -> None:
+def test_pattern_finds_matching_values(kept: set[Topic], gone: set[Topic], wanted: Pattern, steps: int) -> None:
     values = RetainedValues()
     for topic in kept:
         values.store(RetainedValue(topic, NULL, 1, 10))

@@ -72,7 +72,7 @@ def runtime() -> Runtime:
     return runtime
 
 
-def test_the_answer_comes_first_and_the_values_in_slices(runtime: Runtime) -> None:
+def test_response_precedes_values_in_slices(runtime: Runtime) -> None:
     runtime.subscribe("bob")
     assert runtime.heard["bob"] == [Result("1", Value({"id": "s"}))]
     iterations = 0
@@ -84,7 +84,7 @@ def test_the_answer_comes_first_and_the_values_in_slices(runtime: Runtime) -> No
     assert runtime.hub.stats()["deliveries"] == MANY
 
 
-def test_few_values_come_at_once(runtime: Runtime) -> None:
+def test_few_values_are_delivered_at_once(runtime: Runtime) -> None:
     runtime.subscribe("bob", pattern("t.99*"))
     assert runtime.more == [] or runtime.iterate()
     runtime.subscribe("cleo", pattern("t.7"))
@@ -92,7 +92,7 @@ def test_few_values_come_at_once(runtime: Runtime) -> None:
 
 
 @pytest.mark.parametrize("wanted", [EVERYTHING, pattern("*.nothing"), pattern("t.*x"), pattern("t.*")])
-def test_a_slice_is_not_more_work_when_there_are_more_values(wanted: Pattern) -> None:
+def test_work_of_a_slice_does_not_grow_with_the_values(wanted: Pattern) -> None:
     most = []
     for many in (2000, 6000):
         runtime = Runtime(opened(max_retained=many, max_topics=2 * many))
@@ -106,7 +106,7 @@ def test_a_slice_is_not_more_work_when_there_are_more_values(wanted: Pattern) ->
     assert most[1] <= 1.2 * most[0]
 
 
-def test_an_event_comes_behind_the_older_value_of_its_topic(runtime: Runtime) -> None:
+def test_event_follows_older_value_of_its_topic(runtime: Runtime) -> None:
     runtime.subscribe("bob")
     runtime.publish(place(1), "live")
     runtime.publish(place(2), "new", retain=True)
@@ -134,7 +134,7 @@ ENDS: dict[str, Callable[[Runtime], Deliveries]] = {
 
 @pytest.mark.parametrize("end", ENDS)
 @pytest.mark.parametrize("iterations", [0, 1, 5])
-def test_nothing_comes_behind_the_end_of_a_subscription(runtime: Runtime, end: str, iterations: int) -> None:
+def test_ended_subscription_gets_no_further_values(runtime: Runtime, end: str, iterations: int) -> None:
     runtime.subscribe("bob")
     runtime.subscribe("cleo")
     for _ in range(iterations):
@@ -149,7 +149,7 @@ def test_nothing_comes_behind_the_end_of_a_subscription(runtime: Runtime, end: s
     assert runtime.hub._publishing._retained_deliveries._queued == {}
 
 
-def test_a_closed_topic_has_no_value_any_more(runtime: Runtime) -> None:
+def test_closed_topic_loses_its_pending_value(runtime: Runtime) -> None:
     runtime.subscribe("bob")
     for _ in range(4):
         runtime.iterate()
@@ -180,7 +180,7 @@ def test_owners_take_turns() -> None:
 
 @settings(max_examples=60)
 @given(st.lists(st.tuples(st.integers(0, 5), st.integers(0, 7), st.booleans()), max_size=30))
-def test_each_subscriber_hears_each_topic_in_order(acts: list[tuple[int, int, bool]]) -> None:
+def test_each_subscriber_receives_each_topic_in_order(acts: list[tuple[int, int, bool]]) -> None:
     """Whatever is published meanwhile: no value twice, in the order of publication, and the last one of each topic."""
     runtime = Runtime(opened())
     for number in range(200):
@@ -209,7 +209,7 @@ def test_each_subscriber_hears_each_topic_in_order(acts: list[tuple[int, int, bo
             assert last.get(where, int(where[1])) in values
 
 
-def test_what_is_too_deep_is_not_kept() -> None:
+def test_too_deep_topic_is_not_retained() -> None:
     hub = opened({"max_topic_depth": 2})
     text = "the topic has 3 segments, more than 2"
     for word in (

@@ -27,7 +27,7 @@ def calling(hub: Hub, caller: str = "ann", call_id: str = "c", method: str = "m"
     return hub.handle(caller, Call(call_id, method, BODY), now)
 
 
-def test_a_call_and_its_answer() -> None:
+def test_call_and_result_are_forwarded() -> None:
     hub = opened()
     offer(hub, "bob", "account.get_balance", "Account:getBalance")
     call = Call("17", "account.get_balance", BODY, "account.get_balance", traceparent="t", extras={"k": NULL})
@@ -42,7 +42,7 @@ def test_a_call_and_its_answer() -> None:
     assert hub.deadline() is None
 
 
-def test_the_ids_of_callers_do_not_meet() -> None:
+def test_callers_may_use_the_same_ids() -> None:
     hub = opened()
     offer(hub, "bob", "m")
     assert calling(hub, "ann") == [Delivery("bob", Call("1", "m", BODY, timeout=30.0), "1")]
@@ -51,7 +51,7 @@ def test_the_ids_of_callers_do_not_meet() -> None:
     assert hub.handle("bob", Result("1", Value(1)), 0.0) == [Delivery("ann", Result("c", Value(1)), "1")]
 
 
-def test_a_peer_may_call_itself() -> None:
+def test_peer_may_call_itself() -> None:
     hub = opened()
     offer(hub, "bob", "m")
     assert calling(hub, "bob") == [Delivery("bob", Call("1", "m", BODY, timeout=30.0), "1")]
@@ -61,14 +61,14 @@ def test_a_peer_may_call_itself() -> None:
     assert hub.open_calls() == 0
 
 
-def test_an_id_of_an_open_call_is_not_used_twice() -> None:
+def test_id_of_pending_call_is_refused() -> None:
     hub = opened()
     offer(hub, "bob", "m")
     calling(hub)
     assert refusal(calling(hub)) == ("ann", "c", Reason.BAD_ARGUMENTS, "a call c is open already")
 
 
-def test_an_answer_that_nobody_waits_for_is_dropped_and_counted() -> None:
+def test_stray_response_is_dropped_and_counted() -> None:
     hub = opened()
     offer(hub, "bob", "m")
     calling(hub)
@@ -82,7 +82,7 @@ def test_an_answer_that_nobody_waits_for_is_dropped_and_counted() -> None:
     assert hub.handle("bob", Result("1"), 0.0) == []
 
 
-def test_a_failure_is_passed_on_with_all_it_says() -> None:
+def test_failure_is_forwarded_with_all_fields() -> None:
     hub = opened()
     offer(hub, "bob", "m")
     calling(hub)
@@ -92,7 +92,7 @@ def test_a_failure_is_passed_on_with_all_it_says() -> None:
     assert hub.stats()["failures"] == {"raised": 1}
 
 
-def test_what_a_callee_says_was_not_run_is_passed_on_so() -> None:
+def test_failure_without_execution_is_forwarded_as_such() -> None:
     hub = opened()
     offer(hub, "bob", "m")
     calling(hub)
@@ -103,13 +103,13 @@ def test_what_a_callee_says_was_not_run_is_passed_on_so() -> None:
 # Names.
 
 
-def test_a_method_that_was_never_there() -> None:
+def test_unknown_method_is_refused() -> None:
     hub = opened()
     assert refusal(calling(hub)) == ("ann", "c", Reason.NO_SUCH_METHOD, "there is no method m")
     assert refusal(calling(hub, method="hub.nonsense"))[2] is Reason.NO_SUCH_METHOD
 
 
-def test_a_method_whose_last_callee_has_gone() -> None:
+def test_method_without_callee_is_unavailable() -> None:
     hub = opened()
     offer(hub, "bob", "m")
     offer(hub, "eve", "m")
@@ -120,7 +120,7 @@ def test_a_method_whose_last_callee_has_gone() -> None:
     assert hub.handle("eve", Result("1"), 0.0) == [Delivery("ann", Result("c"), "1")]
 
 
-def test_a_route_gets_the_name_below_it() -> None:
+def test_route_callee_gets_name_below_its_prefix() -> None:
     hub = opened()
     offer(hub, "bob", "account", "Account:", route=True)
     call = Call("c", "account.get_balance", BODY, "account.get_balance")
@@ -131,7 +131,7 @@ def test_a_route_gets_the_name_below_it() -> None:
     assert hub.handle("eve", call, 0.0) == [Delivery("bob", passed, "2")]
 
 
-def test_a_name_wins_over_a_route_and_a_longer_route_over_a_shorter() -> None:
+def test_exact_name_wins_over_route_and_longer_route_over_shorter() -> None:
     hub = opened()
     offer(hub, "ann", "a", "a.", route=True)
     offer(hub, "bob", "a.b", "a:b:", route=True)
@@ -154,7 +154,7 @@ def test_a_name_wins_over_a_route_and_a_longer_route_over_a_shorter() -> None:
 # Bounds.
 
 
-def test_a_caller_has_so_many_open_calls_and_no_more() -> None:
+def test_pending_calls_of_caller_are_limited() -> None:
     hub = opened({"max_pending": 2})
     offer(hub, "bob", "m")
     offer(hub, "eve", "n")
@@ -167,7 +167,7 @@ def test_a_caller_has_so_many_open_calls_and_no_more() -> None:
     assert only(calling(hub, call_id="3"), Call).id == "4"
 
 
-def test_a_callee_has_so_many_open_calls_and_no_more() -> None:
+def test_pending_calls_of_callee_are_limited() -> None:
     hub = opened({"max_pending": 1})
     offer(hub, "bob", "m")
     calling(hub, "ann")
@@ -192,7 +192,7 @@ def test_a_callee_has_so_many_open_calls_and_no_more() -> None:
         (math.nan, 3600.0),
     ],
 )
-def test_a_call_has_a_deadline(asked: float | None, given: float) -> None:
+def test_call_times_out_at_its_deadline(asked: float | None, given: float) -> None:
     hub = opened()
     offer(hub, "dan", "m")
     assert hub.handle("ann", Call("c", "m", timeout=asked), 100.0) == [
@@ -206,7 +206,7 @@ def test_a_call_has_a_deadline(asked: float | None, given: float) -> None:
     assert hub.handle("dan", Result("1"), 200.0) == []
 
 
-def test_calls_run_out_in_the_order_of_their_deadlines() -> None:
+def test_calls_expire_in_order_of_deadlines() -> None:
     hub = opened()
     offer(hub, "dan", "m")
     for number, (at, timeout) in enumerate([(0.0, None), (1.0, 2.0), (2.0, None), (3.0, 50.0)]):
@@ -219,7 +219,7 @@ def test_calls_run_out_in_the_order_of_their_deadlines() -> None:
     assert ended == [(3.0, ["1"]), (30.0, ["0"]), (32.0, ["2"]), (53.0, ["3"])]
 
 
-def test_a_deadline_is_never_told_too_late() -> None:
+def test_reported_deadline_is_never_too_late() -> None:
     hub = opened()
     offer(hub, "dan", "m")
     calling(hub, call_id="1", now=0.0)
@@ -234,7 +234,7 @@ def test_a_deadline_is_never_told_too_late() -> None:
 # Cancelling, and going away.
 
 
-def test_a_caller_cancels() -> None:
+def test_cancellation_reaches_callee_and_ends_call() -> None:
     hub = opened()
     offer(hub, "dan", "m")
     calling(hub)
@@ -245,7 +245,7 @@ def test_a_caller_cancels() -> None:
     assert hub.open_calls() == 0
 
 
-def test_a_conversation_forgets_a_call_even_where_the_peer_cannot_hear_of_it() -> None:
+def test_callee_without_cancellation_gets_cancel_for_its_conversation() -> None:
     hub = opened()
     offer(hub, "bob", "m")
     calling(hub)
@@ -253,7 +253,7 @@ def test_a_conversation_forgets_a_call_even_where_the_peer_cannot_hear_of_it() -
     assert hub.handle("ann", Cancel("c"), 1.0) == told
 
 
-def test_a_callee_is_gone() -> None:
+def test_calls_of_departed_callee_are_lost() -> None:
     hub = opened()
     offer(hub, "bob", "m")
     calling(hub, "ann")
@@ -266,7 +266,7 @@ def test_a_callee_is_gone() -> None:
     assert hub.handle("bob", Result("1"), 1.0) == []
 
 
-def test_a_caller_is_gone() -> None:
+def test_calls_of_departed_caller_are_cancelled() -> None:
     hub = opened()
     offer(hub, "bob", "m")
     offer(hub, "dan", "n")
@@ -280,7 +280,7 @@ def test_a_caller_is_gone() -> None:
 # Progress.
 
 
-def test_progress_is_for_those_who_want_it() -> None:
+def test_progress_goes_to_callers_that_request_it() -> None:
     hub = opened()
     offer(hub, "bob", "m")
     hub.handle("ann", Call("c", "m"), 0.0)
@@ -307,7 +307,7 @@ def test_progress_is_for_those_who_want_it() -> None:
         (LocalProtocolError("the conversation is over"), Reason.UNAVAILABLE),
     ],
 )
-def test_a_call_that_cannot_be_said(error: LocalProtocolError, reason: Reason) -> None:
+def test_unrepresentable_call_fails(error: LocalProtocolError, reason: Reason) -> None:
     hub = opened()
     offer(hub, "bob", "m")
     (delivery,) = calling(hub)
@@ -319,7 +319,7 @@ def test_a_call_that_cannot_be_said(error: LocalProtocolError, reason: Reason) -
     assert (hub.open_calls(), hub.stats()["undelivered"]) == (0, 2)
 
 
-def test_a_part_that_cannot_be_said() -> None:
+def test_unrepresentable_part_fails_as_lost() -> None:
     hub = opened()
     offer(hub, "cleo", "m")
     hub.handle("ann", Call("c", "m", more=True), 0.0)
@@ -330,7 +330,7 @@ def test_a_part_that_cannot_be_said() -> None:
     assert hub.handle("ann", Part("c", None, last=True), 0.0) == []
 
 
-def test_an_answer_that_cannot_be_said() -> None:
+def test_unrepresentable_result_fails() -> None:
     hub = opened()
     offer(hub, "bob", "m")
     calling(hub)
@@ -342,7 +342,7 @@ def test_an_answer_that_cannot_be_said() -> None:
     assert hub.handle_undelivered(delivery, Unrepresentable("no"), 0.0) == []
 
 
-def test_an_element_that_cannot_be_said_ends_its_call() -> None:
+def test_unrepresentable_element_ends_its_call() -> None:
     hub = opened()
     offer(hub, "cleo", "m")
     hub.handle("ann", Call("c", "m", stream=True), 0.0)
@@ -354,7 +354,7 @@ def test_an_element_that_cannot_be_said_ends_its_call() -> None:
     assert hub.handle("cleo", Result("1", None, stream=True), 0.0) == []
 
 
-def test_a_call_with_the_same_id_is_not_ended_by_an_answer_before_it() -> None:
+def test_late_undelivered_result_does_not_end_new_call_with_same_id() -> None:
     hub = opened()
     offer(hub, "bob", "m")
     calling(hub)
@@ -365,7 +365,7 @@ def test_a_call_with_the_same_id_is_not_ended_by_an_answer_before_it() -> None:
     assert hub.open_calls() == 1
 
 
-def test_what_else_cannot_be_said_is_counted_only() -> None:
+def test_other_unrepresentable_messages_are_only_counted() -> None:
     hub = opened()
     delivery = Delivery("ann", Failure("c", Reason.LOST))
     assert hub.handle_undelivered(delivery, LocalProtocolError("never"), 0.0) == []

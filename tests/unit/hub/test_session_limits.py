@@ -33,7 +33,7 @@ def counts(hub: Hub) -> tuple[object, object, object]:
     return stats["connected_sessions"], stats["resumable_sessions"], stats["refused_sessions"]
 
 
-def test_one_address_may_use_its_share_and_others_the_rest() -> None:
+def test_one_address_uses_its_share_and_others_the_rest() -> None:
     hub = make(max_sessions=4)
     assert [come(hub, peer) for peer in "ab"] == ["", ""]
     assert come(hub, "c") == "the share of 2 for address 10.0.0.1 is used up"
@@ -44,14 +44,14 @@ def test_one_address_may_use_its_share_and_others_the_rest() -> None:
     assert come(hub, "e") == ""
 
 
-def test_places_are_reserved_for_identities() -> None:
+def test_slots_are_reserved_for_identities() -> None:
     hub = make(max_sessions=4, identities=(ADA,))
     assert [come(hub, str(number), remote=f"10.0.0.{number}:1") for number in range(3)] == ["", "", ""]
     assert come(hub, "3", remote="10.0.0.3:1") == "the share of 3 for all anonymous peers is used up"
     assert come(hub, "4", bearer="of-ada") == ""
 
 
-def test_session_that_shows_a_token_takes_a_place_of_its_identity() -> None:
+def test_session_that_sends_token_takes_slot_of_its_identity() -> None:
     hub = make(max_sessions=2, identities=(ADA,))
     assert come(hub, "a", bearer="of-ada") == ""
     assert come(hub, "b") == ""
@@ -68,7 +68,7 @@ def test_session_that_shows_a_token_takes_a_place_of_its_identity() -> None:
     assert counts(hub) == (0, 0, 1)
 
 
-def test_resumable_session_counts_as_connected_only_while_it_is() -> None:
+def test_resumable_session_uses_connection_slot_only_while_connected() -> None:
     hub = make(max_sessions=2, max_resumable=8)
     assert [come(hub, peer, NQ) for peer in "abc"] == ["", "", ""]
     assert counts(hub) == (0, 3, 0)
@@ -88,7 +88,7 @@ def test_resumable_session_counts_as_connected_only_while_it_is() -> None:
     assert counts(hub) == (0, 0, 1)
 
 
-def test_session_of_an_earlier_hub_gets_a_place_in_any_case() -> None:
+def test_restored_session_ignores_the_limit() -> None:
     hub = make(max_resumable=2)
     for peer in "abc":
         hub.restore_session(peer, NQ, "", 0.0)
@@ -96,14 +96,14 @@ def test_session_of_an_earlier_hub_gets_a_place_in_any_case() -> None:
     assert come(hub, "d", NQ) == "the limit of 2 for the whole hub is reached"
 
 
-def test_limits_hold_after_a_reload() -> None:
+def test_new_limits_apply_after_reload() -> None:
     hub = make(max_sessions=4)
     assert come(hub, "a") == ""
     hub.reload(HubSettings(max_sessions=2))
     assert come(hub, "b") == "the share of 1 for address 10.0.0.1 is used up"
 
 
-def test_allowance_passes_from_one_session_of_an_owner_to_the_next() -> None:
+def test_allowance_passes_to_next_session_of_the_owner() -> None:
     allowances = Allowances()
 
     def session(remote: str) -> Session:

@@ -31,7 +31,7 @@ def passed_on(hub: Hub, traceparent: str = "", now: float = 1.0) -> str:
     return str(call.traceparent)
 
 
-def test_a_trace_is_gone_on_with() -> None:
+def test_sampled_trace_is_continued() -> None:
     hub, spans = traced(0.0)
     told = parse_traceparent(passed_on(hub, SAMPLED))
     hub.handle("bob", Result("1"), 3.0)
@@ -56,7 +56,7 @@ def test_a_trace_is_gone_on_with() -> None:
     assert len(spans) == 0
 
 
-def test_a_trace_that_is_not_recorded_is_left_alone() -> None:
+def test_unsampled_trace_is_left_alone() -> None:
     hub, spans = traced(1.0)
     assert passed_on(hub, UNSAMPLED) == UNSAMPLED
     hub.handle("bob", Result("1"), 3.0)
@@ -64,7 +64,7 @@ def test_a_trace_that_is_not_recorded_is_left_alone() -> None:
 
 
 @pytest.mark.parametrize("line", ["", "nonsense", "00-" + "0" * 32 + "-b7ad6b7169203331-01", "x" * 100_000])
-def test_without_a_trace_one_begins_if_it_is_to(line: str) -> None:
+def test_sampled_call_without_context_begins_a_trace(line: str) -> None:
     hub, spans = traced(1.0)
     told = parse_traceparent(passed_on(hub, line))
     hub.handle("bob", Result("1"), 3.0)
@@ -74,14 +74,14 @@ def test_without_a_trace_one_begins_if_it_is_to(line: str) -> None:
 
 
 @pytest.mark.parametrize("line", ["", "nonsense"])
-def test_without_a_trace_none_begins_if_none_is_to(line: str) -> None:
+def test_unsampled_call_without_context_begins_no_trace(line: str) -> None:
     hub, spans = traced(0.0)
     assert passed_on(hub, line) == ""
     hub.handle("bob", Result("1"), 3.0)
     assert spans.take(10) == []
 
 
-def test_a_part_of_the_calls_begins_one() -> None:
+def test_sample_rate_decides_how_many_traces_begin() -> None:
     hub, spans = traced(0.25, most=5000)
     for number in range(1, 4001):
         passed_on(hub)
@@ -91,7 +91,7 @@ def test_a_part_of_the_calls_begins_one() -> None:
     assert len({recorded.span.context for recorded in taken}) == len(taken)
 
 
-def test_a_failure_has_its_reason() -> None:
+def test_span_of_failed_call_has_reason() -> None:
     hub, spans = traced(1.0)
     passed_on(hub)
     hub.handle("bob", Failure("1", Reason.RAISED, "no"), 2.0)
@@ -100,7 +100,7 @@ def test_a_failure_has_its_reason() -> None:
     assert [recorded.reason for recorded in spans.take(10)] == [Reason.RAISED, Reason.LOST]
 
 
-def test_every_try_of_a_request_is_a_span_of_the_same_trace() -> None:
+def test_each_delivery_of_durable_request_is_a_span_of_one_trace() -> None:
     hub, spans = traced(0.0)
     join(hub, "nora", RELIABLE)
     hub.handle("nora", Call("1", "a.b", traceparent=SAMPLED), 0.0)
@@ -114,7 +114,7 @@ def test_every_try_of_a_request_is_a_span_of_the_same_trace() -> None:
     assert first.span.context.parent_span_id != second.span.context.parent_span_id
 
 
-def test_what_nobody_takes_is_lost_and_counted() -> None:
+def test_spans_beyond_queue_limit_are_dropped_and_counted() -> None:
     hub, spans = traced(1.0, most=10)
     for number in range(1, 26):
         passed_on(hub)
@@ -123,7 +123,7 @@ def test_what_nobody_takes_is_lost_and_counted() -> None:
     assert [recorded.op for recorded in spans.take(3)] == ["1", "2", "3"]
 
 
-def test_without_tracing_trace_context_is_passed_on_as_it_came() -> None:
+def test_without_tracing_context_is_forwarded_unchanged() -> None:
     hub = opened()
     offer(hub, "bob", "a.b")
     assert passed_on(hub, "whatever it is") == "whatever it is"

@@ -46,7 +46,7 @@ def rows(hub: Hub, **chosen: str) -> set[tuple[object, ...]]:
     return {tuple(each.values()) for each in found["held"]}
 
 
-def test_everything_is_listed_by_kind_owner_and_name() -> None:
+def test_state_is_listed_by_kind_owner_and_name() -> None:
     hub = filled()
     size = len(BODY.raw)
     one, other = retained_memory(topic("a.one"), BODY), retained_memory(topic("a.other"), BODY)
@@ -64,7 +64,7 @@ def test_everything_is_listed_by_kind_owner_and_name() -> None:
     assert rows(hub, owner="identity ada") == set()
 
 
-def test_requests_of_one_owner_are_cancelled_and_their_peers_hear_so() -> None:
+def test_purge_cancels_requests_of_one_owner_and_fails_their_calls() -> None:
     hub = filled()
     answer, done = called(hub, "hub.purge", kind="requests", owner=THEM)
     assert answer == {"purged": 2, "more": 0}
@@ -84,7 +84,7 @@ def test_purge_frees_the_share() -> None:
     assert ask(hub, "one", 99) == "accepted"
 
 
-def test_callee_of_a_purged_request_is_told() -> None:
+def test_callee_of_purged_request_gets_cancellation() -> None:
     hub = filled()
     offer(hub, join(hub, "worker", "10.0.0.3", traits=LRPM), "live")
     assert ask(hub, "one", 1, "live") == "accepted"
@@ -95,7 +95,7 @@ def test_callee_of_a_purged_request_is_told() -> None:
     assert hub.open_calls() == 0
 
 
-def test_jobs_are_deleted_waiting_delayed_or_dead_but_not_with_a_worker() -> None:
+def test_purge_deletes_all_jobs_but_assigned_ones() -> None:
     hub = filled(max_tries=2, retry_delay=50.0)
 
     def pulled() -> str:
@@ -116,7 +116,7 @@ def test_jobs_are_deleted_waiting_delayed_or_dead_but_not_with_a_worker() -> Non
     assert (hub.queue_counts(), hub._work_queues._bytes.used, hub._work_queues._pool.used) == ({}, 0, 0)
 
 
-def test_values_are_forgotten_and_the_answer_waits_for_the_store() -> None:
+def test_purge_of_values_is_answered_after_the_write() -> None:
     hub = filled()
     answer, done = called(hub, "hub.purge", kind="values", owner=THEM)
     assert answer == {"purged": 1, "more": 0}
@@ -140,7 +140,7 @@ def test_default_permissions_do_not_allow_to_purge() -> None:
     assert len(rows(hub, kind="requests")) == 2
 
 
-def test_only_those_who_may_call_them_list_and_purge() -> None:
+def test_list_and_purge_require_permission() -> None:
     hub = filled(anonymous_permissions=Permissions(call=("m", "hub.push")))
     for method in ("hub.owed", "hub.purge"):
         word = Call("c", method, Value({"kind": "jobs", "name": "*"}))

@@ -39,7 +39,7 @@ REFUSED = [
 
 
 @pytest.mark.parametrize(("peer", "word"), REFUSED)
-def test_durable_promise_is_refused_as_overloaded_and_changes_nothing(peer: str, word: HubMessage) -> None:
+def test_durable_operation_without_store_is_overloaded_and_changes_nothing(peer: str, word: HubMessage) -> None:
     hub = hub_in_trouble()
     session = hub.find_session("ann")
     assert session is not None
@@ -52,7 +52,7 @@ def test_durable_promise_is_refused_as_overloaded_and_changes_nothing(peer: str,
     assert any(isinstance(each, Persist) for each in hub.handle(peer, word, 0.0))
 
 
-def test_plain_publication_is_delivered() -> None:
+def test_publication_without_retain_is_delivered() -> None:
     hub = hub_in_trouble()
     subscribe(hub, "bob", pattern("u"))
     fanout, answer = hub.handle("ann", Publish("c", topic("u"), Value(1)), 0.0)
@@ -69,7 +69,7 @@ def test_publication_without_an_answer_is_delivered_and_its_value_waits_for_the_
     assert keep == Persist(PutRetained('["u"]', b"2", 301, "address unknown"), [])
 
 
-def test_closing_a_topic_writes_only_where_there_was_a_value() -> None:
+def test_closing_a_topic_writes_only_if_it_had_a_value() -> None:
     hub = hub_in_trouble()
     (kept, _) = hub.handle("ann", CloseTopic("c", topic("t")), 0.0)
     assert kept == Persist(DropRetained('["t"]'), [])
@@ -98,7 +98,7 @@ def test_job_that_is_not_written_is_deleted_unless_a_worker_has_it() -> None:
     assert hub.queue_counts()["jobs"] == {"waiting": 0, "given": 1, "dead": 0}
 
 
-def test_job_that_a_worker_gave_back_is_not_deleted() -> None:
+def test_job_returned_by_a_worker_is_not_deleted() -> None:
     hub = hub_in_trouble()
     hub.store_status.unavailable_reason = ""
     hub.handle("bob", Call("g", "hub.pull", Value({"queue": "jobs", "callback": "cb"})), 0.0)

@@ -46,7 +46,7 @@ def asked(hub: Hub, method: str, body: object = None) -> object:
     return answer.message.body.value()
 
 
-def test_a_push_is_answered_when_it_is_safe_and_work_that_is_done_is_forgotten() -> None:
+def test_push_is_answered_after_the_write_and_finished_job_is_deleted() -> None:
     hub = keeping()
     answer = Delivery("ann", Result("p", Value({"waiting": 1})))
     assert push(hub, {"n": 1}) == [Persist(PutJob("q", 1, b'{"n":1}', 0, OWNER), [answer])]
@@ -54,7 +54,7 @@ def test_a_push_is_answered_when_it_is_safe_and_work_that_is_done_is_forgotten()
     assert asked(hub, "hub.queues") == {}
 
 
-def test_what_nobody_finishes_is_put_aside_and_can_be_tried_again() -> None:
+def test_unfinished_job_becomes_dead_and_can_be_redriven() -> None:
     hub = keeping(max_tries=2, retry_delay=0)
     push(hub)
     failed = hub.handle("bob", Failure(pull(hub), Reason.RAISED, "no"), 1.0)
@@ -68,7 +68,7 @@ def test_what_nobody_finishes_is_put_aside_and_can_be_tried_again() -> None:
     assert hub.handle("bob", Result(pull(hub)), 4.0) == [Persist(DropJob("q", 1), [])]
 
 
-def test_without_a_store_nothing_is_kept() -> None:
+def test_without_store_no_record_is_written() -> None:
     hub = opened(max_tries=1)
     assert hub.handle("ann", Call("p", "hub.push", Value({"queue": "q", "data": 1})), 0.0) == ok(
         "ann", "p", Value({"waiting": 1})
@@ -76,7 +76,7 @@ def test_without_a_store_nothing_is_kept() -> None:
     assert hub.handle("ann", Publish("v", topic("t"), Value(1), retain=True), 0.0) == ok("ann", "v", Value(256), "p256")
 
 
-def test_a_new_hub_goes_on_with_the_work_of_the_last() -> None:
+def test_new_hub_restores_jobs() -> None:
     hub = keeping()
     dead = (PutJob("q", 3, b"[3]", 5), PutDeadLetter("q", 3, "raised: no", 9.0))
     hub.restore_stored([PutJob("q", 7, b"[1]", 1), PutJob("q", 5, b"[2]", 0)], [dead], [])
@@ -92,7 +92,7 @@ def test_a_new_hub_goes_on_with_the_work_of_the_last() -> None:
     assert kept.record.number > 7
 
 
-def test_retained_values_are_kept_and_dropped() -> None:
+def test_retained_values_are_stored_and_deleted() -> None:
     hub = keeping()
     done = [Delivery("ann", Result("v", Value(256)), "p256")]
     published = hub.handle("ann", Publish("v", topic("a.b"), Value(1), retain=True), 0.0)
@@ -126,7 +126,7 @@ def test_value_without_a_json_form_is_refused_and_not_retained(body: Payload) ->
     assert hub.last_publication_number() == 256
 
 
-def test_refused_value_leaves_the_retained_one_as_it_was() -> None:
+def test_refused_value_keeps_the_previous_one() -> None:
     hub = keeping()
     hub.handle("ann", Publish("v", topic("t"), Value(1), retain=True), 0.0)
     hub.handle("ann", Publish("w", topic("t"), Cbor(b"\xf0"), retain=True), 0.0)
@@ -134,7 +134,7 @@ def test_refused_value_leaves_the_retained_one_as_it_was() -> None:
 
 
 @pytest.mark.parametrize("body", NO_JSON_FORM)
-def test_work_without_a_json_form_is_refused(body: Payload) -> None:
+def test_job_without_a_json_form_is_refused(body: Payload) -> None:
     hub = keeping()
     (answer, *_) = hub.handle("ann", Call("p", "hub.push", body), 0.0)
     assert isinstance(answer, Delivery)
@@ -152,7 +152,7 @@ def test_retained_bytes_are_stored_in_their_json_form() -> None:
 
 
 @pytest.mark.parametrize("body", NO_JSON_FORM[:3])
-def test_answer_without_a_json_form_fails_a_durable_request(body: Payload) -> None:
+def test_result_without_json_form_fails_durable_request(body: Payload) -> None:
     hub = keeping()
     join(hub, "cleo", replace(NQ, is_durable=True))
     offer(hub, "bob", "m")
@@ -171,7 +171,7 @@ def test_answer_without_a_json_form_fails_a_durable_request(body: Payload) -> No
     assert hub.stats()["owed"] == 0
 
 
-def test_retained_values_beyond_the_bounds_are_restored() -> None:
+def test_retained_values_beyond_limits_are_restored() -> None:
     hub = keeping(max_retained=1, max_retained_bytes=10)
     hub.restore_stored([], [], [PutRetained('["a"]', b'"0123456789"', 300), PutRetained('["b"]', b"1", 301)])
     assert hub.stats()["retained"] == 2
@@ -179,7 +179,7 @@ def test_retained_values_beyond_the_bounds_are_restored() -> None:
     assert told[2] is Reason.OVERLOADED
 
 
-def test_dropping_a_dead_job_is_answered_when_it_is_safe() -> None:
+def test_drop_of_dead_job_is_answered_after_the_write() -> None:
     hub = keeping()
     hub.restore_stored([], [(PutJob("q", 3, b"[3]", 5), PutDeadLetter("q", 3, "no", 9.0))], [])
     (kept,) = hub.handle("ann", Call("c", "hub.drop", Value({"queue": "q", "job": 3})), 0.0)

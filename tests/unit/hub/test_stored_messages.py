@@ -22,7 +22,7 @@ EXTRAS = st.none() | st.dictionaries(TEXTS, BODIES, min_size=1, max_size=3)
 
 
 @given(method=TEXTS, body=BODIES, spelling=TEXTS, traceparent=TEXTS, extras=EXTRAS)
-def test_a_call_is_read_as_it_was_written(
+def test_call_survives_encoding(
     method: str, body: Payload, spelling: str, traceparent: str, extras: dict[str, Payload] | None
 ) -> None:
     call = Call("k", method, body, spelling, traceparent=traceparent, extras=extras)
@@ -30,7 +30,7 @@ def test_a_call_is_read_as_it_was_written(
 
 
 @given(body=BODIES, extras=EXTRAS)
-def test_a_result_is_read_as_it_was_written(body: Payload, extras: dict[str, Payload] | None) -> None:
+def test_result_survives_encoding(body: Payload, extras: dict[str, Payload] | None) -> None:
     result = Result("k", body, extras=extras)
     assert decode_answer("k", encode_result(result)) == result
 
@@ -43,7 +43,7 @@ def test_a_result_is_read_as_it_was_written(body: Payload, extras: dict[str, Pay
     name=TEXTS,
     code=st.integers(-(2**63), 2**63 - 1),
 )
-def test_a_failure_is_read_as_it_was_written(
+def test_failure_survives_encoding(
     reason: Reason, text: str, data: Payload | None, retry_after: float | None, name: str, code: int
 ) -> None:
     failure = Failure("k", reason, text, data, retry_after, name, code)
@@ -61,23 +61,23 @@ def test_a_failure_is_read_as_it_was_written(
         (None, b"null"),
     ],
 )
-def test_answers_of_all_protocols_are_kept_as_an_nq_peer_reads_them(body: Payload | None, kept: bytes) -> None:
+def test_stored_results_have_their_nq_form(body: Payload | None, kept: bytes) -> None:
     read = decode_answer("k", encode_result(Result("k", body)))
     assert isinstance(read, Result)
     assert read.body == Json(kept)
 
 
-def test_what_has_no_value_cannot_be_kept() -> None:
+def test_body_without_value_is_not_storable() -> None:
     with pytest.raises(Unrepresentable):
         encode_result(Result("k", Cbor(b"\xa2\x01\x02\x01\x03")))
 
 
-def test_words_without_extras_are_kept_without() -> None:
+def test_missing_extras_stay_missing() -> None:
     assert encode_result(Result("k", NULL, extras={})) == encode_result(Result("k", NULL))
 
 
 @given(st.binary(max_size=40))
-def test_what_is_no_kept_word_is_not_taken_for_one(raw: bytes) -> None:
+def test_invalid_record_is_rejected(raw: bytes) -> None:
     for read in (decode_call, decode_answer):
         try:
             word = read("k", raw)

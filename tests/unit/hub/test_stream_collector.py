@@ -11,7 +11,7 @@ from tests.support.hub_helpers import offer, only, opened, refusal
 # Answers.
 
 
-def test_a_stream_is_passed_on_to_a_caller_that_takes_it() -> None:
+def test_stream_is_forwarded_to_streaming_caller() -> None:
     hub = opened()
     offer(hub, "cleo", "m", kind="server")
     passed = Call("1", "m", stream=True, timeout=30.0)
@@ -25,7 +25,7 @@ def test_a_stream_is_passed_on_to_a_caller_that_takes_it() -> None:
     assert hub.handle("cleo", end, 0.0) == []
 
 
-def test_one_plain_answer_is_passed_on_to_a_caller_that_takes_a_stream() -> None:
+def test_single_result_is_forwarded_to_streaming_caller() -> None:
     hub = opened()
     offer(hub, "cleo", "m", kind="server")
     hub.handle("ann", Call("c", "m", stream=True), 0.0)
@@ -33,7 +33,7 @@ def test_one_plain_answer_is_passed_on_to_a_caller_that_takes_a_stream() -> None
 
 
 @pytest.mark.parametrize("kind", ["unary", "server", "both", "client"])
-def test_a_stream_is_collected_for_a_caller_that_does_not_take_it(kind: str) -> None:
+def test_stream_is_collected_for_caller_without_streams(kind: str) -> None:
     hub = opened()
     offer(hub, "cleo", "m", kind=kind)
     passed = Call("1", "m", stream=kind in ("server", "both"), timeout=30.0)
@@ -56,14 +56,14 @@ def test_a_stream_is_collected_for_a_caller_that_does_not_take_it(kind: str) -> 
         (Result("1", None, stream=True), Value([])),
     ],
 )
-def test_a_streaming_method_gives_an_array_to_those_who_take_no_stream(answer: Result, array: Value) -> None:
+def test_streaming_method_returns_array_to_caller_without_streams(answer: Result, array: Value) -> None:
     hub = opened()
     offer(hub, "cleo", "m", kind="server")
     hub.handle("ann", Call("c", "m"), 0.0)
     assert hub.handle("cleo", answer, 0.0) == [Delivery("ann", Result("c", array), "1")]
 
 
-def test_a_stream_may_end_in_a_plain_answer() -> None:
+def test_stream_may_end_in_single_result() -> None:
     hub = opened()
     offer(hub, "cleo", "m")
     for caller, stream in (("ann", False), ("dan", True)):
@@ -74,7 +74,7 @@ def test_a_stream_may_end_in_a_plain_answer() -> None:
     assert hub.handle("cleo", Result("2", Value(2)), 0.0) == [Delivery("dan", Result("c", Value(2)), "2")]
 
 
-def test_a_failure_ends_a_stream() -> None:
+def test_failure_ends_stream() -> None:
     hub = opened()
     offer(hub, "cleo", "m")
     hub.handle("ann", Call("c", "m"), 0.0)
@@ -82,7 +82,7 @@ def test_a_failure_ends_a_stream() -> None:
     assert hub.handle("cleo", Failure("1", Reason.RAISED), 0.0) == [Delivery("ann", Failure("c", Reason.RAISED), "1")]
 
 
-def test_a_collected_answer_has_bounds() -> None:
+def test_collected_result_is_limited() -> None:
     hub = opened({"max_stream": 2, "max_text": 20})
     offer(hub, "dan", "m")
 
@@ -104,7 +104,7 @@ def test_a_collected_answer_has_bounds() -> None:
     assert hub.open_calls() == 0
 
 
-def test_an_answer_that_has_no_value_cannot_be_put_together() -> None:
+def test_result_without_value_cannot_be_collected() -> None:
     hub = opened()
     offer(hub, "dan", "m", kind="server")
     bad = Json(b'{"$base64":5}')
@@ -115,7 +115,7 @@ def test_an_answer_that_has_no_value_cannot_be_put_together() -> None:
         assert text.startswith("the result cannot be collected into an array")
 
 
-def test_elements_with_attachments_cannot_be_put_together() -> None:
+def test_elements_with_attachments_cannot_be_collected() -> None:
     hub = opened()
     offer(hub, "dan", "m")
     hub.handle("ann", Call("c", "m"), 0.0)
@@ -127,7 +127,7 @@ def test_elements_with_attachments_cannot_be_put_together() -> None:
 # Requests.
 
 
-def test_a_streamed_request_is_passed_on_to_a_callee_that_takes_it() -> None:
+def test_streamed_request_is_forwarded_to_streaming_callee() -> None:
     hub = opened()
     offer(hub, "cleo", "m", kind="client")
     passed = Call("1", "m", Value(1), more=True, timeout=30.0)
@@ -138,7 +138,7 @@ def test_a_streamed_request_is_passed_on_to_a_callee_that_takes_it() -> None:
     assert hub.handle("cleo", Result("1"), 0.0) == [Delivery("ann", Result("c"), "1")]
 
 
-def test_a_streamed_request_is_collected_for_a_callee_that_does_not_take_it() -> None:
+def test_streamed_request_is_collected_for_callee_without_streams() -> None:
     hub = opened()
     offer(hub, "bob", "m", "M")
     assert hub.handle("cleo", Call("c", "m", Value(1), more=True, stream=True), 0.0) == []
@@ -150,7 +150,7 @@ def test_a_streamed_request_is_collected_for_a_callee_that_does_not_take_it() ->
     assert hub.handle("bob", Result("1"), 3.0) == [Delivery("cleo", Result("c"), "1")]
 
 
-def test_a_collected_request_may_end_with_an_element_and_give_an_array() -> None:
+def test_collected_request_may_end_with_element_and_return_array() -> None:
     hub = opened()
     offer(hub, "bob", "m", kind="both")
     hub.handle("cleo", Call("c", "m", Value(1), more=True), 0.0)
@@ -159,7 +159,7 @@ def test_a_collected_request_may_end_with_an_element_and_give_an_array() -> None
     assert hub.handle("bob", Result("1", Value(5)), 0.0) == [Delivery("cleo", Result("c", Value([5])), "1")]
 
 
-def test_a_collected_request_does_not_make_an_array_of_the_answer() -> None:
+def test_collected_request_does_not_turn_result_into_array() -> None:
     hub = opened()
     offer(hub, "bob", "m")
     hub.handle("cleo", Call("c", "m", Value(1), more=True), 0.0)
@@ -167,7 +167,7 @@ def test_a_collected_request_does_not_make_an_array_of_the_answer() -> None:
     assert hub.handle("bob", Result("1", Value(5)), 0.0) == [Delivery("cleo", Result("c", Value(5)), "1")]
 
 
-def test_a_collected_request_has_bounds() -> None:
+def test_collected_request_is_limited() -> None:
     hub = opened({"max_stream": 2, "max_text": 20})
     offer(hub, "bob", "m")
     told = refusal(hub.handle("cleo", Call("c", "m", Value("x" * 20), more=True), 0.0))
@@ -182,14 +182,14 @@ def test_a_collected_request_has_bounds() -> None:
     assert hub.open_calls() == 0
 
 
-def test_a_callee_that_goes_before_a_request_was_whole_has_not_run_it() -> None:
+def test_callee_lost_before_complete_request_has_not_run_it() -> None:
     hub = opened()
     offer(hub, "bob", "m")
     hub.handle("cleo", Call("c", "m", Value(1), more=True), 0.0)
     assert refusal(hub.leave("bob", 1.0)) == ("cleo", "c", Reason.UNAVAILABLE, "the callee is gone")
 
 
-def test_a_request_that_is_not_whole_can_be_cancelled_and_runs_out() -> None:
+def test_incomplete_request_can_be_cancelled_and_times_out() -> None:
     hub = opened()
     offer(hub, "bob", "m")
     hub.handle("cleo", Call("c", "m", Value(1), more=True), 0.0)
@@ -201,7 +201,7 @@ def test_a_request_that_is_not_whole_can_be_cancelled_and_runs_out() -> None:
 # All streams of one peer.
 
 
-def test_collected_answers_of_one_callee_have_a_bound_together() -> None:
+def test_collected_results_of_one_callee_share_a_limit() -> None:
     hub = opened({"max_unread": 50})
     offer(hub, "dan", "m")
     part = Value("x" * 17)
@@ -220,7 +220,7 @@ def test_collected_answers_of_one_callee_have_a_bound_together() -> None:
     assert hub._sessions["dan"].collected_bytes.used == 0
 
 
-def test_collected_requests_of_one_caller_have_a_bound_together() -> None:
+def test_collected_requests_of_one_caller_share_a_limit() -> None:
     hub = opened({"max_unread": 50})
     offer(hub, "bob", "m")
     part = Value("x" * 17)
@@ -233,7 +233,7 @@ def test_collected_requests_of_one_caller_have_a_bound_together() -> None:
     assert hub._sessions["cleo"].collected_bytes.used == 0
 
 
-def test_an_array_may_be_nested_too_deeply_though_its_elements_are_not() -> None:
+def test_array_of_valid_elements_may_be_nested_too_deeply() -> None:
     hub = opened()
     offer(hub, "dan", "m")
     offer(hub, "bob", "n")

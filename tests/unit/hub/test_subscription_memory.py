@@ -46,7 +46,7 @@ def filled(texts: list[str]) -> Subscriptions:
 
 
 @pytest.mark.parametrize("kind", PATTERNS)
-def test_the_memory_of_subscriptions_is_estimated(kind: str) -> None:
+def test_subscription_memory_estimate_covers_allocations(kind: str) -> None:
     texts = [PATTERNS[kind](number) for number in range(MANY)]
     gc.collect()
     tracemalloc.start()
@@ -72,7 +72,7 @@ MATCHED: dict[str, Callable[[int], str]] = {
 
 @pytest.mark.parametrize("kind", MATCHED)
 @pytest.mark.parametrize("published", ["sensors", "a.a.a.a.a.a.a.a.a.a.a.a.a.a.a.a"])
-def test_patterns_that_do_not_match_cost_a_publication_nothing(kind: str, published: str) -> None:
+def test_other_patterns_cost_a_publication_nothing(kind: str, published: str) -> None:
     few, many = (filled([MATCHED[kind](number) for number in range(count)]) for count in (10, MANY))
     assert few.match(topic(published)) == many.match(topic(published)) == ()
     few._clear_caches()
@@ -81,7 +81,7 @@ def test_patterns_that_do_not_match_cost_a_publication_nothing(kind: str, publis
     assert instructions(lambda: many.match(topic(published))) == steps
 
 
-def test_a_peer_cannot_make_publications_expensive_by_patterns_of_many_shapes() -> None:
+def test_number_of_pattern_shapes_is_limited() -> None:
     mallory = Owner("identity mallory", is_anonymous=False)
     subscriptions = make(1 << 13)
     refused = 0
@@ -101,7 +101,7 @@ def test_a_peer_cannot_make_publications_expensive_by_patterns_of_many_shapes() 
     assert (subscriptions._steps.used, subscriptions._steps.used_by(mallory)) == (0, 0)
 
 
-def test_a_shape_is_charged_to_somebody_who_uses_it() -> None:
+def test_shape_is_charged_to_an_owner_that_uses_it() -> None:
     ann, bob = (Owner(name, is_anonymous=False) for name in ("ann", "bob"))
     subscriptions = make()
     subscriptions.add(pattern("a*b.c"), Subscriber("ann", "1"), ann)
@@ -117,7 +117,7 @@ def test_a_shape_is_charged_to_somebody_who_uses_it() -> None:
     assert (held(bob), subscriptions._steps.used) == (0, 0)
 
 
-def test_subscriptions_are_bounded_by_their_bytes() -> None:
+def test_subscriptions_are_limited_in_bytes() -> None:
     ann, bob = (Owner(name, is_anonymous=False) for name in ("ann", "bob"))
     subscriptions = make(100)
     subscriptions.configure(HubSettings(max_subscription_bytes=10_000, share=0.5))
@@ -133,7 +133,7 @@ def test_subscriptions_are_bounded_by_their_bytes() -> None:
     assert subscriptions.size == 0
 
 
-def test_a_pattern_is_not_too_deep() -> None:
+def test_too_deep_pattern_is_refused() -> None:
     subscriptions = Subscriptions(Limits(max_topic_depth=3))
     subscriptions.add(pattern("a/b/c/#"), Subscriber("peer", "1"), HUB_OWNER)
     with pytest.raises(Refusal, match="the topic has 4 segments, more than 3"):
@@ -146,9 +146,7 @@ def test_a_pattern_is_not_too_deep() -> None:
     st.lists(st.tuples(st.booleans(), patterns.filter(lambda each: bool(each.levels or each.matches_deeper)))),
     st.data(),
 )
-def test_a_changed_pattern_leaves_the_lists_of_topics_that_it_does_not_match(
-    changes: list[tuple[bool, Pattern]], data: st.DataObject
-) -> None:
+def test_changed_pattern_keeps_lists_of_other_topics(changes: list[tuple[bool, Pattern]], data: st.DataObject) -> None:
     subscriptions = make(100)
     there: dict[int, Pattern] = {}
     watched: list[Topic] = data.draw(st.lists(all_topics, max_size=6, unique=True))
@@ -168,13 +166,13 @@ def test_a_changed_pattern_leaves_the_lists_of_topics_that_it_does_not_match(
             assert changed.matches(each) or found is before[each]
 
 
-def test_topics_with_the_same_subscribers_share_their_list() -> None:
+def test_topics_with_same_subscribers_share_their_list() -> None:
     subscriptions = filled(["a.*"])
     assert subscriptions.match(topic("a.b")) is subscriptions.match(topic("a.c"))
     assert subscriptions._joined_length == 0
 
 
-def test_a_changed_pattern_leaves_topics_in_the_cache_that_begin_otherwise() -> None:
+def test_changed_pattern_keeps_cached_topics_with_other_first_segment() -> None:
     subscriptions = filled(["a.*", "*.b", "c.d"])
     subscriptions.match(topic("a.b"))
     subscriptions.match(topic("c.d"))
@@ -183,7 +181,7 @@ def test_a_changed_pattern_leaves_topics_in_the_cache_that_begin_otherwise() -> 
     assert subscriptions._by_first == {"c": {topic("c.d")}}
 
 
-def test_changed_patterns_cost_no_more_when_there_are_more_subscribers() -> None:
+def test_cost_of_changed_pattern_does_not_grow_with_subscribers() -> None:
     steps = []
     for count in (10, 1000):
         subscriptions = make(2 * count)
@@ -212,7 +210,7 @@ RETAINED: dict[str, Callable[[int], str]] = {
 
 @pytest.mark.parametrize("kind", RETAINED)
 @pytest.mark.parametrize("body", [Json(b"21.5"), Text("x" * 100), Value([[]] * 50), Binary(b"x" * 1000)])
-def test_the_memory_of_retained_values_is_estimated(kind: str, body: Payload) -> None:
+def test_retained_memory_estimate_covers_allocations(kind: str, body: Payload) -> None:
     gc.collect()
     tracemalloc.start()
     try:

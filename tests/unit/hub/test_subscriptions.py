@@ -37,7 +37,7 @@ def found(subscriptions: Subscriptions, text: str) -> list[str]:
     return [subscriber.peer for subscriber in subscriptions.match(topic(text))]
 
 
-def test_literal_topics_and_patterns() -> None:
+def test_exact_topics_and_patterns_match() -> None:
     subscriptions = table("a.b", "a.*", "*.b", "a/#", "#", "a/+", "a.b.c", "x*.y")
     assert found(subscriptions, "a.b") == ["a.b", "a.*", "*.b", "a/+", "a/#", "#"]
     assert found(subscriptions, "a") == ["a/#", "#"]
@@ -46,7 +46,7 @@ def test_literal_topics_and_patterns() -> None:
     assert found(subscriptions, "a.b.c") == ["a.b.c", "a/#", "#"]
 
 
-def test_wildcards_at_the_beginning_match_no_topics_of_the_system() -> None:
+def test_leading_wildcard_does_not_match_system_topics() -> None:
     subscriptions = table("#", "*", "+/x", "$sys", "$sys/#")
     assert found(subscriptions, "$sys") == ["$sys", "$sys/#"]
     assert found(subscriptions, "$sys.x") == ["$sys/#"]
@@ -54,7 +54,7 @@ def test_wildcards_at_the_beginning_match_no_topics_of_the_system() -> None:
 
 
 @given(st.lists(patterns, max_size=8), st.data())
-def test_the_tree_finds_what_the_patterns_match(asked: list[Pattern], data: st.DataObject) -> None:
+def test_index_finds_all_matching_patterns(asked: list[Pattern], data: st.DataObject) -> None:
     asked = [each for each in asked if each.levels or each.matches_deeper]
     subscriptions = make(100)
     for number, each in enumerate(asked):
@@ -72,7 +72,7 @@ def test_the_tree_finds_what_the_patterns_match(asked: list[Pattern], data: st.D
     assert (subscriptions._exact, subscriptions._by_peer) == ({}, {})
 
 
-def test_the_same_tuple_comes_until_somebody_comes_or_goes() -> None:
+def test_subscriber_tuple_is_reused_until_subscribers_change() -> None:
     subscriptions = table("a.b", "a.*")
     first, other = subscriptions.match(topic("a.b")), subscriptions.match(topic("x"))
     subscriptions.add(pattern("x"), Subscriber("new", "s"), HUB_OWNER)
@@ -91,7 +91,7 @@ def test_the_same_tuple_comes_until_somebody_comes_or_goes() -> None:
     assert len(subscriptions.match(topic("a.b"))) == len(second) + 1
 
 
-def test_the_cache_is_bounded_by_topics_and_by_subscribers(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_cache_is_limited_by_topics_and_subscribers(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("fiveways.hub.subscriptions._MAX_CACHED_TOPICS", 3)
     monkeypatch.setattr("fiveways.hub.subscriptions._MAX_CACHED_SUBSCRIBERS", 5)
     subscriptions = table("x")
@@ -108,7 +108,7 @@ def test_the_cache_is_bounded_by_topics_and_by_subscribers(monkeypatch: pytest.M
     assert (list(subscriptions._joined_lists), subscriptions._joined_length) == ([("c",)], 3)
 
 
-def test_a_name_is_taken_once_and_there_are_not_too_many() -> None:
+def test_subscription_names_are_unique_and_limited() -> None:
     subscriptions = table(*"abcdefghij")
     for number in range(10):
         subscriptions.add(pattern("x"), Subscriber("peer", str(number)), HUB_OWNER)
@@ -122,7 +122,7 @@ def test_a_name_is_taken_once_and_there_are_not_too_many() -> None:
     subscriptions.add(pattern("y"), Subscriber("peer", "1"), HUB_OWNER)
 
 
-def test_an_operator_has_the_last_word_about_slow_readers() -> None:
+def test_configured_overflow_policy_overrides_subscriber() -> None:
     subscriptions = make()
     subscriptions.configure(HubSettings(topic_policies=(("orders.*", "block"), ("*", "close"))))
     subscriptions.add(pattern("#"), Subscriber("all", "s", when_full="skip"), HUB_OWNER)
@@ -136,7 +136,7 @@ def test_an_operator_has_the_last_word_about_slow_readers() -> None:
     assert subscriptions.match(topic("other")) == (Subscriber("all", "s"),)
 
 
-def test_a_topic_is_closed_for_those_who_named_it() -> None:
+def test_closed_topic_ends_exact_subscriptions_only() -> None:
     subscriptions = table("a.b", "a.*")
     subscriptions.add(pattern("a.b"), Subscriber("peer", "t"), HUB_OWNER)
     assert subscriptions.close_topic(topic("a.b")) == [Subscriber("a.b", "s"), Subscriber("peer", "t")]

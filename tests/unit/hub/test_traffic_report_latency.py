@@ -17,7 +17,7 @@ def call(hub: Hub, method: str, asked_at: float, answered_at: float) -> None:
     hub.handle("bob", Result(asked.id), answered_at)
 
 
-def test_calls_of_all_methods_are_counted_by_how_long_they_took() -> None:
+def test_latency_histogram_counts_calls_of_all_methods() -> None:
     hub = opened()
     offer(hub, "bob", "one")
     offer(hub, "bob", "two")

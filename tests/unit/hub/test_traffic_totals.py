@@ -43,7 +43,7 @@ def bridge(hub: Hub, caller: str, callee: str) -> dict[str, Any]:
     return dict(found)
 
 
-def test_calls_are_counted_by_method_and_by_bridge() -> None:
+def test_calls_are_counted_by_method_and_protocol_pair() -> None:
     hub = opened()
     offer(hub, "bob", "math.add")
     for number in range(4):
@@ -71,7 +71,7 @@ def test_calls_are_counted_by_method_and_by_bridge() -> None:
     assert protocols["umq"]["calls"] == 0
 
 
-def test_many_calls_are_folded_while_they_come() -> None:
+def test_call_durations_are_aggregated_periodically() -> None:
     hub = opened()
     offer(hub, "bob", "a.b")
     for number in range(1, 3000):
@@ -83,7 +83,7 @@ def test_many_calls_are_folded_while_they_come() -> None:
     assert found["seconds"] == pytest.approx(29.99)
 
 
-def test_what_the_hub_answers_by_itself_has_no_time() -> None:
+def test_calls_answered_by_hub_have_no_duration() -> None:
     hub = opened()
     hub.handle("bob", Call("1", "hub.ping"), 0.0)
     hub.handle("bob", Call("2", "hub.get", NULL), 0.0)
@@ -95,7 +95,7 @@ def test_what_the_hub_answers_by_itself_has_no_time() -> None:
     assert bridge(hub, "umq", "hub")["calls"] == 2
 
 
-def test_publications_are_counted_by_topic_and_by_protocol() -> None:
+def test_publications_are_counted_by_topic_and_protocol() -> None:
     hub = opened()
     subscribe(hub, "ann", pattern("news.*"))
     subscribe(hub, "bob", pattern("news.sport"))
@@ -115,7 +115,7 @@ def test_publications_are_counted_by_topic_and_by_protocol() -> None:
     assert found["others"] == {"methods": 0, "topics": 0}
 
 
-def test_text_of_failure_is_told_without_secrets() -> None:
+def test_failure_text_is_redacted() -> None:
     hub = opened()
     offer(hub, "bob", "a.b")
     hub.handle("ann", Call("1", "a.b"), 0.0)
@@ -123,7 +123,7 @@ def test_text_of_failure_is_told_without_secrets() -> None:
     assert told(hub)["failures"][0]["text"] == "no answer of db://u:***@h?api_key=***"
 
 
-def test_failures_are_remembered_newest_first_and_no_more_than_some() -> None:
+def test_latest_failures_are_reported_newest_first_up_to_limit() -> None:
     hub = opened()
     offer(hub, "bob", "a.b")
     for number in range(60):
@@ -147,7 +147,7 @@ def test_failures_are_remembered_newest_first_and_no_more_than_some() -> None:
     }
 
 
-def test_every_way_to_end_is_counted_with_its_reason() -> None:
+def test_each_failure_is_counted_with_its_reason() -> None:
     hub = opened()
     offer(hub, "bob", "a.b")
     hub.handle("ann", Call("late", "a.b", timeout=1.0), 0.0)
@@ -179,7 +179,7 @@ def test_every_way_to_end_is_counted_with_its_reason() -> None:
     assert method(hub, "(callback)")["calls"] == 1
 
 
-def test_work_and_questions_are_counted_as_what_they_were_asked_for() -> None:
+def test_jobs_and_queries_are_counted_under_their_built_in_methods() -> None:
     hub = opened()
     hub.handle("bob", Call("1", "hub.pull", Value({"queue": "jobs", "callback": "7"})), 0.0)
     hub.handle("ann", Call("2", "hub.push", Value({"queue": "jobs", "data": 1})), 0.0)
@@ -191,7 +191,7 @@ def test_work_and_questions_are_counted_as_what_they_were_asked_for() -> None:
     assert method(hub, "hub.pull")["results"] == 2
 
 
-def test_each_try_of_a_request_is_counted() -> None:
+def test_each_delivery_of_durable_request_is_counted() -> None:
     hub = opened()
     join(hub, "nora", RELIABLE)
     offer(hub, "bob", "a.b")
@@ -203,7 +203,7 @@ def test_each_try_of_a_request_is_counted() -> None:
     assert (found["calls"], found["results"], found["failures"], found["seconds"]) == (2, 1, 1, 3.0)
 
 
-def test_names_beyond_the_bound_are_counted_together() -> None:
+def test_methods_and_topics_beyond_limit_are_counted_as_other() -> None:
     hub = opened(max_methods=10, max_topics=10)
     for number in range(1000):
         offer(hub, "bob", f"m{number}.x")
@@ -224,7 +224,7 @@ def test_names_beyond_the_bound_are_counted_together() -> None:
     assert 700 < found["others"]["topics"] < 800
 
 
-def test_what_a_name_has_counted_is_no_burst_of_others() -> None:
+def test_counts_of_evicted_method_are_not_added_to_other() -> None:
     hub = opened(max_methods=4, max_topics=4)
     for number in range(12):
         offer(hub, "bob", f"m{number}.x")
@@ -248,7 +248,7 @@ def test_what_a_name_has_counted_is_no_burst_of_others() -> None:
     assert before[0] > 10
 
 
-def test_the_methods_of_the_hub_itself_are_not_forgotten() -> None:
+def test_built_in_methods_are_never_evicted() -> None:
     hub = opened(max_methods=2)
     hub.handle("ann", Call("p", "hub.ping"), 0.0)
     for number in range(50):
@@ -257,7 +257,7 @@ def test_the_methods_of_the_hub_itself_are_not_forgotten() -> None:
     assert method(hub, "hub.ping")["calls"] == 1
 
 
-def test_a_flood_of_names_does_not_push_out_those_that_are_used() -> None:
+def test_flood_of_method_names_does_not_evict_used_ones() -> None:
     traffic = TrafficTotals(10, 10)
     for number in range(1000):
         for _ in range(3):
@@ -269,7 +269,7 @@ def test_a_flood_of_names_does_not_push_out_those_that_are_used() -> None:
     assert traffic.topics["busy",].publications == 3000
 
 
-def test_a_call_that_ends_after_its_name_was_forgotten_is_counted() -> None:
+def test_call_that_ends_after_eviction_of_its_method_is_counted() -> None:
     hub = opened(max_methods=2)
     for number in range(4):
         offer(hub, "bob", f"m{number}.x")
@@ -289,14 +289,14 @@ def test_a_call_that_ends_after_its_name_was_forgotten_is_counted() -> None:
     assert found["forgotten"]["failures"] == 1
 
 
-def test_names_that_nobody_offers_take_no_room() -> None:
+def test_unknown_methods_get_no_counters_of_their_own() -> None:
     hub = opened(max_methods=5, anonymous_permissions=Permissions(call=("allowed", "hub.traffic")))
     for number in range(100):
         hub.handle("ann", Call("c", f"junk{number}"), 0.0)
     assert {key[0] for key in hub.traffic.by_key} == {UNKNOWN_LABEL}
 
 
-def test_requests_that_nobody_got_take_no_room_for_names_that_nobody_offered() -> None:
+def test_unrouted_requests_for_unknown_methods_get_no_counters_of_their_own() -> None:
     hub = opened(max_given=1, request_ttl=10.0)
     join(hub, "nora", RELIABLE)
     for name, is_route in (("a.b", False), ("gone", True)):
@@ -327,7 +327,7 @@ def test_requests_that_nobody_got_take_no_room_for_names_that_nobody_offered() -
     assert len(names) <= 2
 
 
-def test_who_was_not_let_in_writes_nothing_on_the_list_of_failures() -> None:
+def test_refusals_before_login_are_not_in_latest_failures() -> None:
     hub = make(identities=(Identity("alice", "sesame"),), anonymous="never")
     hub.arrive("eve", UMQ, Credentials(), 0.0)
     hub.handle("eve", Hello(), 0.0)
@@ -341,7 +341,7 @@ def test_who_was_not_let_in_writes_nothing_on_the_list_of_failures() -> None:
     assert hub.stats()["failures"] == {"denied": MAX_RECENT_FAILURES}
 
 
-def test_slow_peers_are_told_worst_first() -> None:
+def test_slow_consumers_are_reported_worst_first() -> None:
     hub = opened()
     hub.traffic.slow_consumers = lambda: [SlowConsumer(str(number), "umq", number // 2, number) for number in range(50)]
     slow = told(hub)["slow"]
@@ -350,20 +350,20 @@ def test_slow_peers_are_told_worst_first() -> None:
     assert slow[1]["waiting_bytes"] == 48
 
 
-def test_time_is_told_as_of_now() -> None:
+def test_traffic_report_has_current_time_and_uptime() -> None:
     hub = Hub(Random(1), epoch=1_000_000.0, started_at=40.0)
     join(hub, "dan", now=41.0)
     found = told(hub, 52.5)
     assert (found["at"], found["uptime"]) == (1_000_052.5, 12.5)
 
 
-def test_it_is_for_those_who_may_call_it() -> None:
+def test_traffic_requires_permission() -> None:
     hub = opened(anonymous_permissions=Permissions(call=("math.*",)))
     failure = only(hub.handle("ann", Call("c", "hub.traffic"), 0.0), Failure)
     assert failure.reason is Reason.DENIED
 
 
-def test_new_bounds_hold_from_then_on() -> None:
+def test_new_limits_apply_after_reload() -> None:
     hub = opened(max_methods=50)
     for number in range(50):
         hub.traffic.call_stats(f"m{number}", "umq", "nq").calls += number
@@ -375,7 +375,7 @@ def test_new_bounds_hold_from_then_on() -> None:
     assert "m49" in named
 
 
-def test_nobody_is_told_by_its_id() -> None:
+def test_traffic_report_has_public_names_only() -> None:
     hub = opened()
     hub.handle("ann", SetVariable("v", "token", Value("hunter2")), 0.0)
     hub.handle("ann", Call("c", "no.such", Value("hunter2")), 0.0)
@@ -386,7 +386,7 @@ def test_nobody_is_told_by_its_id() -> None:
     assert public_name("ann").encode() in answer
 
 
-def test_failure_of_a_recorded_call_has_its_trace() -> None:
+def test_failure_of_sampled_call_has_its_trace_id() -> None:
     hub = opened()
     hub.set_span_recorder(SpanRecorder(Random(7), 1.0, 9))
     offer(hub, "bob", "a.b")
@@ -397,7 +397,7 @@ def test_failure_of_a_recorded_call_has_its_trace() -> None:
     assert int(failure["trace"], 16)
 
 
-def test_failure_of_a_durable_request_has_the_operation_of_the_request() -> None:
+def test_failure_of_durable_request_has_its_operation() -> None:
     hub = make()
     join(hub, "nora", RELIABLE)
     for peer in ("bob", "dan"):
@@ -412,7 +412,7 @@ def test_failure_of_a_durable_request_has_the_operation_of_the_request() -> None
 # Observers.
 
 
-def test_traffic_of_observers_is_told_apart() -> None:
+def test_observer_traffic_is_reported_apart() -> None:
     hub = opened()
     hub.arrive("zoe", LRPM, Credentials(is_observer=True), 0.0)
     hub.handle("zoe", Hello(), 0.0)
@@ -436,7 +436,7 @@ def test_traffic_of_observers_is_told_apart() -> None:
     assert after["protocols"]["lrpm-json"]["sessions"] == len([1 for each in PEERS.values() if each is LRPM]) + 1
 
 
-def test_metrics_have_the_traffic_of_observers_too() -> None:
+def test_metrics_include_observer_traffic() -> None:
     hub = opened()
     hub.arrive("zoe", LRPM, Credentials(is_observer=True), 0.0)
     hub.handle("zoe", Hello(), 0.0)
@@ -445,7 +445,7 @@ def test_metrics_have_the_traffic_of_observers_too() -> None:
     assert hub.traffic.by_protocol_pair()[OBSERVER, "hub"].calls == 1
 
 
-def test_frames_are_counted_one_by_one_or_later_together() -> None:
+def test_frames_are_counted_at_once_or_aggregated_later() -> None:
     traffic = TrafficTotals(9, 9)
     tally = traffic.protocol_stats("umq")
     assert traffic.protocol_stats("umq") is tally

@@ -43,7 +43,7 @@ def answered(talk: NqConversation, most: int = 1000) -> int:
     return most
 
 
-def test_answers_to_many_peers_of_a_stranger_stay_within_its_share() -> None:
+def test_responses_to_many_sessions_of_one_address_stay_within_its_share() -> None:
     hub = bounded()
     kept = [answered(talking(hub, f"s{number}", STRANGER)) for number in range(20)]
     assert sum(kept) * 20_000 <= LIMIT // 2 + 20 * UNBORROWED_BYTES
@@ -53,7 +53,7 @@ def test_answers_to_many_peers_of_a_stranger_stay_within_its_share() -> None:
     assert answered(talking(hub, "ada", STRANGER, "t"), 5) == 5
 
 
-def test_requests_of_an_owner_without_room_are_refused_as_busy_before_they_are_run() -> None:
+def test_requests_of_owner_without_room_are_refused_before_they_run() -> None:
     hub = bounded()
     for number in range(20):
         answered(talking(hub, f"s{number}", STRANGER))
@@ -63,7 +63,7 @@ def test_requests_of_an_owner_without_room_are_refused_as_busy_before_they_are_r
     assert hear(talking(hub, "other", OTHER), {"t": "m", "r": "1", "d": 1}) != []
 
 
-def test_acknowledgements_and_the_end_of_a_session_free_the_share() -> None:
+def test_acknowledgement_or_end_of_session_frees_the_share() -> None:
     hub = bounded()
     talk = talking(hub, "one", STRANGER)
     assert answered(talk) > 10
@@ -79,7 +79,7 @@ def test_acknowledgements_and_the_end_of_a_session_free_the_share() -> None:
     assert hub.unacknowledged_bytes.pool.used == 0
 
 
-def test_small_answers_do_not_use_the_pool() -> None:
+def test_small_responses_do_not_use_the_pool() -> None:
     hub = bounded()
     talk = talking(hub, "one", STRANGER)
     for number in range(100):
@@ -88,7 +88,7 @@ def test_small_answers_do_not_use_the_pool() -> None:
     assert hub.unacknowledged_bytes.pool.used == 0
 
 
-def test_requests_to_peers_that_do_not_answer_share_the_bound() -> None:
+def test_requests_to_silent_peers_count_against_the_limit() -> None:
     hub = bounded()
     refused = 0
     for number in range(20):
@@ -104,7 +104,7 @@ def test_requests_to_peers_that_do_not_answer_share_the_bound() -> None:
     talking(hub, "other", OTHER).send(Call("1", "m", LONG), 0.0)
 
 
-def test_events_for_peers_that_do_not_answer_share_the_bound() -> None:
+def test_events_for_silent_peers_count_against_the_limit() -> None:
     hub = bounded()
     talks = [talking(hub, f"s{number}", STRANGER) for number in range(60)]
     missed = 0
@@ -121,7 +121,7 @@ def test_events_for_peers_that_do_not_answer_share_the_bound() -> None:
     assert hub.unacknowledged_bytes.pool.used <= LIMIT // 2
 
 
-def test_restored_answers_are_kept_beyond_the_share_and_count() -> None:
+def test_restored_responses_may_exceed_the_share_and_are_counted() -> None:
     hub = bounded()
     talk = make()
     for number in range(110):
@@ -136,7 +136,7 @@ def test_restored_answers_are_kept_beyond_the_share_and_count() -> None:
     assert answered(talking(hub, "three", STRANGER), 1) == 1
 
 
-def test_new_bound_holds_at_once() -> None:
+def test_new_limit_applies_immediately() -> None:
     hub = bounded()
     talk = talking(hub, "one", STRANGER)
     answered(talk, 20)
@@ -144,7 +144,7 @@ def test_new_bound_holds_at_once() -> None:
     assert answered(talking(hub, "two", STRANGER)) == 0
 
 
-def test_dropped_answer_is_told_as_what_it_is() -> None:
+def test_dropped_response_is_reported_as_failure() -> None:
     hub = shared()
     join(hub, "ann", OTHER, traits=LRPM)
     offer(hub, join(hub, "bob", OTHER, traits=LRPM), "m")

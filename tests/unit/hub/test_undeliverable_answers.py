@@ -48,7 +48,7 @@ def unsaid(hub: Hub, deliveries: Deliveries, kind: type[HubMessage] = Result) ->
     assert told.reason is Reason.RAISED
 
 
-def test_it_is_a_failure_of_its_method_and_of_its_bridge() -> None:
+def test_undeliverable_result_is_failure_of_method_and_protocol_pair() -> None:
     hub = opened()
     offer(hub, "bob", "a.b")
     hub.handle("ann", Call("1", "a.b"), 1.0)
@@ -77,7 +77,7 @@ def test_it_is_a_failure_of_its_method_and_of_its_bridge() -> None:
     assert sum(told["latency"]["counts"]) == 2
 
 
-def test_it_is_a_failure_where_its_name_was_forgotten_meanwhile() -> None:
+def test_undeliverable_result_of_evicted_method_is_failure() -> None:
     hub = opened(max_methods=1)
     for name in ("a.b", "b.c"):
         offer(hub, "bob", name)
@@ -91,7 +91,7 @@ def test_it_is_a_failure_where_its_name_was_forgotten_meanwhile() -> None:
 
 
 @pytest.mark.parametrize("takes_stream", [True, False])
-def test_the_end_of_a_stream(takes_stream: bool) -> None:
+def test_undeliverable_last_part_is_failure(takes_stream: bool) -> None:
     hub = opened()
     offer(hub, "cleo", "a.b")
     hub.handle("ann", Call("c", "a.b", stream=takes_stream), 0.0)
@@ -101,7 +101,7 @@ def test_the_end_of_a_stream(takes_stream: bool) -> None:
     assert ended(hub) == (0, {"raised": 1})
 
 
-def test_a_description() -> None:
+def test_undeliverable_description_is_failure() -> None:
     hub = opened()
     offer(hub, "cleo", "account", route=True)
     question = only(hub.handle("ann", Discover("d", "account."), 0.0), Discover)
@@ -110,7 +110,7 @@ def test_a_description() -> None:
     assert ended(hub) == (0, {"raised": 1})
 
 
-def test_what_the_hub_answers_itself() -> None:
+def test_undeliverable_response_of_built_in_is_failure() -> None:
     hub = opened()
     hub.handle("ann", Call("1", "hub.echo"), 0.0)
     unsaid(hub, hub.handle("ann", Call("2", "hub.echo", NO_VALUE), 0.0))
@@ -121,7 +121,7 @@ def test_what_the_hub_answers_itself() -> None:
     assert ended(hub) == (0, {"raised": 2})
 
 
-def test_what_is_no_call_is_none() -> None:
+def test_undeliverable_response_to_other_requests_is_not_a_call() -> None:
     hub = opened()
     unsaid(hub, hub.handle("ann", Discover("d"), 0.0), Description)
     assert bridged(hub) == {}
@@ -143,14 +143,14 @@ def owing(*, is_durable: bool) -> Hub:
     return hub
 
 
-def test_an_answer_that_is_owed() -> None:
+def test_undeliverable_result_of_durable_request_is_failure() -> None:
     hub = owing(is_durable=False)
     unsaid(hub, hub.handle("cleo", Result("1"), 1.0))
     assert numbers(hub, "a.b") == (1, 0, 1)
     assert ended(hub) == (0, {"raised": 1})
 
 
-def test_an_answer_that_is_kept_counts_when_it_is_safe_so_that_no_number_falls() -> None:
+def test_stored_result_is_counted_after_the_write() -> None:
     hub = owing(is_durable=True)
     (keep,) = hub.handle("cleo", Result("1"), 1.0)
     assert isinstance(keep, Persist)
@@ -163,7 +163,7 @@ def test_an_answer_that_is_kept_counts_when_it_is_safe_so_that_no_number_falls()
     assert ended(hub) == (0, {"raised": 1})
 
 
-def test_an_answer_that_cannot_be_kept() -> None:
+def test_unstorable_result_is_failure() -> None:
     hub = owing(is_durable=True)
     (keep,) = hub.handle("cleo", Result("1", NO_VALUE), 1.0)
     assert isinstance(keep, Persist)
@@ -172,7 +172,7 @@ def test_an_answer_that_cannot_be_kept() -> None:
     assert ended(hub) == (0, {"raised": 1})
 
 
-def test_a_part_of_an_answer_that_is_owed_ends_it() -> None:
+def test_undeliverable_part_ends_durable_request() -> None:
     hub = owing(is_durable=False)
     (delivery,) = hub.handle("cleo", Result("1", Value(1), stream=True, last=False), 1.0)
     assert isinstance(delivery, Delivery)
@@ -193,7 +193,7 @@ def traced() -> tuple[Hub, SpanRecorder]:
     return hub, spans
 
 
-def test_its_span_says_that_it_failed() -> None:
+def test_span_of_undeliverable_result_is_marked_failed() -> None:
     hub, spans = traced()
     for number in (1, 2, 3):
         delivered = hub.handle("bob", Result(str(number)), float(number))
@@ -203,7 +203,7 @@ def test_its_span_says_that_it_failed() -> None:
     assert [(each.op, each.reason) for each in spans.take(9)] == [("1", None), ("2", Reason.RAISED), ("3", None)]
 
 
-def test_a_span_that_is_on_its_way_stays_what_it_is() -> None:
+def test_exported_span_is_not_changed() -> None:
     hub, spans = traced()
     delivered = hub.handle("bob", Result("1"), 1.0)
     assert [each.reason for each in spans.take(9)] == [None]

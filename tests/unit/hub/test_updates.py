@@ -34,7 +34,7 @@ def take(hub: Hub, peer: str, name: str) -> None:
     hub.peer_requests.take_updates(hub.updates, "app", peer, name, 0.0)
 
 
-def test_update_goes_to_the_application_that_takes_it_from_this_peer() -> None:
+def test_update_goes_to_application_that_accepts_it() -> None:
     hub = served()
     take(hub, "ann", "feed")
     update = Update("feed", Text("x"))
@@ -42,7 +42,7 @@ def test_update_goes_to_the_application_that_takes_it_from_this_peer() -> None:
     assert hub.handle("bob", update, 0.0) == [Delivery("bob", StopUpdates("feed"))]
 
 
-def test_attachments_of_an_update_are_relayed() -> None:
+def test_attachments_of_update_are_relayed() -> None:
     hub = served()
     take(hub, "ann", "feed")
     passed = Update("feed", Text("x"), ("a1",), "ann")
@@ -52,7 +52,7 @@ def test_attachments_of_an_update_are_relayed() -> None:
     assert hub.handle("bob", Attachment("1", b"x"), 0.0) == []
 
 
-def test_topic_ends_by_its_peer_its_reader_or_a_departure() -> None:
+def test_topic_is_closed_by_peer_application_or_departure() -> None:
     hub = served()
     before = held(hub)
     take(hub, "ann", "feed")
@@ -69,7 +69,7 @@ def test_topic_ends_by_its_peer_its_reader_or_a_departure() -> None:
     assert hub.handle("bob", Update("feed"), 0.0) == [Delivery("bob", StopUpdates("feed"))]
 
 
-def test_topic_ids_are_checked_and_bounded() -> None:
+def test_topic_ids_are_checked_and_limited() -> None:
     hub = served()
     take(hub, "ann", "a")
     take(hub, "ann", "b")
@@ -83,7 +83,7 @@ def test_topic_ids_are_checked_and_bounded() -> None:
         take(hub, "dan", "a")
 
 
-def test_pattern_takes_updates_of_peers_that_may_publish_so() -> None:
+def test_pattern_accepts_updates_of_peers_with_permission() -> None:
     hub = served("log.*")
     assert hub.handle("ann", Update("log.disk"), 0.0) == [Delivery("app", Update("log.disk", peer="ann"))]
     assert hub.handle("ann", Update("other"), 0.0) == [Delivery("ann", StopUpdates("other"))]

@@ -17,7 +17,7 @@ def get(hub: Hub, body: object, peer: str = "ann") -> Payload:
     return found
 
 
-def test_a_variable_is_what_it_was_set_to() -> None:
+def test_variable_returns_its_value() -> None:
     hub = opened()
     put(hub, "colour", Json(b'"red" '))
     assert get(hub, "colour") == Json(b'"red" ')
@@ -31,7 +31,7 @@ def test_a_variable_is_what_it_was_set_to() -> None:
     assert get(hub, "colour") == NULL
 
 
-def test_a_variable_with_attachments_is_refused() -> None:
+def test_variable_with_attachments_is_refused() -> None:
     told = refusal(opened().handle("ann", SetVariable("v", "photo", NULL, ("0",)), 0.0))
     assert told == ("ann", "v", Reason.BAD_ARGUMENTS, "a variable cannot have attachments")
 
@@ -46,7 +46,7 @@ def test_variables_end_with_their_session() -> None:
     assert get(hub, ["colour", "ann"], "bob") == NULL
 
 
-def test_there_are_so_many_and_no_more() -> None:
+def test_variables_of_a_session_are_limited_in_number() -> None:
     hub = opened({"max_variables": 2})
     put(hub, "a")
     put(hub, "b")
@@ -60,7 +60,7 @@ def test_there_are_so_many_and_no_more() -> None:
     put(hub, "c")
 
 
-def test_they_are_so_large_and_no_larger() -> None:
+def test_variables_of_a_session_are_limited_in_bytes() -> None:
     hub = opened({"max_text": 20})
     put(hub, "a", Text("x" * 9))
     put(hub, "b", Json(b"123456789"))
@@ -74,7 +74,7 @@ def test_they_are_so_large_and_no_larger() -> None:
     put(hub, "ü" * 5, Text("ü" * 5))
 
 
-def test_names_are_neither_empty_nor_too_long() -> None:
+def test_variable_name_length_is_limited() -> None:
     hub = opened()
     put(hub, "n" * 255)
     for name in ("", "n" * 256, "ü" * 128):
@@ -83,7 +83,7 @@ def test_names_are_neither_empty_nor_too_long() -> None:
     put(hub, "\ud800")
 
 
-def test_a_token_is_never_kept() -> None:
+def test_token_is_never_stored_as_variable() -> None:
     hub = opened()
     assert refusal(hub.handle("ann", SetVariable("v", "token", Text("secret")), 0.0))[2] is Reason.DENIED
     assert get(hub, "token") == NULL
