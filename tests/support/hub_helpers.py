@@ -25,7 +25,7 @@ PEERS = {"ann": LRPM, "bob": UMQ, "cleo": NQ, "dan": LRPM, "eve": UMQ}
 """Who is there when nothing else is said."""
 
 
-def make(
+def make_hub(
     limits: Mapping[str, Any] | None = None,
     *,
     is_durable: bool = False,
@@ -35,9 +35,9 @@ def make(
     return Hub(Random(7), Limits(**(limits or {})), HubSettings(**settings), is_durable=is_durable)
 
 
-def opened(limits: Mapping[str, Any] | None = None, **settings: Any) -> Hub:  # noqa: ANN401  fields of HubSettings
+def hub_with_peers(limits: Mapping[str, Any] | None = None, **settings: Any) -> Hub:  # noqa: ANN401  fields of HubSettings
     """A hub that all of `PEERS` have come to."""
-    hub = make(limits, **settings)
+    hub = make_hub(limits, **settings)
     for peer, traits in PEERS.items():
         join(hub, peer, traits)
     return hub
@@ -53,14 +53,14 @@ def welcome(peer: str) -> Deliveries:
     return [Delivery(peer, Welcome(Value({"session": peer, "version": ""})))]
 
 
-def offer(hub: Hub, peer: str, method: str, spelling: str = "", **options: Any) -> None:  # noqa: ANN401  of Register
+def register_method(hub: Hub, peer: str, method: str, spelling: str = "", **options: Any) -> None:  # noqa: ANN401  of Register
     """Somebody offers a method."""
-    assert hub.handle(peer, Register("r", method, spelling, **options), 0.0) == ok(peer, "r")
+    assert hub.handle(peer, Register("r", method, spelling, **options), 0.0) == success(peer, "r")
 
 
 def subscribe(hub: Hub, peer: str, pattern: Pattern, name: str = "s", **options: Any) -> None:  # noqa: ANN401  of Subscribe
     """Somebody subscribes to something of which no value is kept."""
-    assert hub.handle(peer, Subscribe("r", pattern, name, **options), 0.0) == ok(peer, "r", Value({"id": name}))
+    assert hub.handle(peer, Subscribe("r", pattern, name, **options), 0.0) == success(peer, "r", Value({"id": name}))
 
 
 def topic(text: str) -> Topic:
@@ -72,9 +72,9 @@ def pattern(text: str) -> Pattern:
     return topics.parse_pattern(text, topics.MQTT if set("/+#") & set(text) else topics.UMQ)
 
 
-def ok(peer: str, word_id: str, body: Payload = NULL, op: str = "") -> Deliveries:
+def success(peer: str, message_id: str, body: Payload = NULL, op: str = "") -> Deliveries:
     """A request was carried out."""
-    return [Delivery(peer, Result(word_id, body), op)]
+    return [Delivery(peer, Result(message_id, body), op)]
 
 
 def refusal(deliveries: Deliveries) -> tuple[str, str, Reason, str]:
@@ -85,7 +85,7 @@ def refusal(deliveries: Deliveries) -> tuple[str, str, Reason, str]:
     return delivery.peer, delivery.message.id, delivery.message.reason, delivery.message.text
 
 
-def only(deliveries: Deliveries, kind: type[HubMessage]) -> Any:  # noqa: ANN401  of that kind
+def only_message(deliveries: Deliveries, kind: type[HubMessage]) -> Any:  # noqa: ANN401  of that kind
     """The one word that is said, which is of this kind."""
     (delivery,) = deliveries
     assert isinstance(delivery, Delivery)
@@ -93,25 +93,25 @@ def only(deliveries: Deliveries, kind: type[HubMessage]) -> Any:  # noqa: ANN401
     return delivery.message
 
 
-def held(hub: Hub) -> int:
+def count_objects(hub: Hub) -> int:
     """How many things the hub holds in all its tables, but for what it has learned for later, and its numbers."""
-    seen = {id(numbers) for numbers in (hub.traffic, hub.traffic.topics, *hub.traffic._tables.values())}
-    todo: list[object] = [hub]
+    visited = {id(numbers) for numbers in (hub.traffic, hub.traffic.topics, *hub.traffic._tables.values())}
+    stack: list[object] = [hub]
     total = 0
-    while todo:
-        each = todo.pop()
-        if id(each) in seen:
+    while stack:
+        item = stack.pop()
+        if id(item) in visited:
             continue
-        seen.add(id(each))
-        if isinstance(each, dict):
-            total += len(each)
-            todo += [*each.keys(), *each.values()]
-        elif isinstance(each, list | tuple | set):
-            total += len(each)
-            todo += each
-        elif type(each).__module__.startswith("fiveways.hub"):
-            slots = [name for kind in type(each).__mro__ for name in getattr(kind, "__slots__", ())]
-            fields = getattr(type(each), "__struct_fields__", ())
-            todo += vars(each).values() if hasattr(each, "__dict__") else ()
-            todo += [getattr(each, name, None) for name in (*slots, *fields)]
+        visited.add(id(item))
+        if isinstance(item, dict):
+            total += len(item)
+            stack += [*item.keys(), *item.values()]
+        elif isinstance(item, list | tuple | set):
+            total += len(item)
+            stack += item
+        elif type(item).__module__.startswith("fiveways.hub"):
+            slots = [name for kind in type(item).__mro__ for name in getattr(kind, "__slots__", ())]
+            fields = getattr(type(item), "__struct_fields__", ())
+            stack += vars(item).values() if hasattr(item, "__dict__") else ()
+            stack += [getattr(item, name, None) for name in (*slots, *fields)]
     return total

@@ -22,7 +22,7 @@ from fiveways.model.messages import (
 )
 from fiveways.model.topics import Pattern
 from fiveways.wire.payload import NULL, Text, Value
-from tests.support.hub_helpers import LRPM, NQ, UMQ, held, join, make, offer
+from tests.support.hub_helpers import LRPM, NQ, UMQ, count_objects, join, make_hub, register_method
 
 BOUNDS = {"max_pending": 20, "max_subscriptions": 20, "max_variables": 20, "max_expected_attachments": 20}
 SETTINGS: dict[str, Any] = {
@@ -33,7 +33,7 @@ SETTINGS: dict[str, Any] = {
     "max_queue_bytes": 1000,
 }
 TIMES = 500
-MOST = 800
+MAX_OBJECTS = 800
 """Things that a hub may hold with these bounds; without them, each test would leave thousands."""
 
 FLOODS: dict[str, Callable[[int], HubMessage]] = {
@@ -59,30 +59,30 @@ FLOODS: dict[str, Callable[[int], HubMessage]] = {
 
 @pytest.mark.parametrize("flood", FLOODS)
 def test_flood_is_refused_within_limits(flood: str) -> None:
-    hub = filled()
+    hub = prepared_hub()
     reasons = set[Reason]()
     for number in range(TIMES):
         for delivery in hub.handle("mallory", FLOODS[flood](number), 0.0):
-            word = getattr(delivery, "message", None)
-            if isinstance(word, Failure):
-                reasons.add(word.reason)
+            message = getattr(delivery, "message", None)
+            if isinstance(message, Failure):
+                reasons.add(message.reason)
     assert reasons <= {Reason.OVERLOADED, Reason.TOO_LARGE}
     assert reasons
-    assert held(hub) < MOST
+    assert count_objects(hub) < MAX_OBJECTS
     # Nobody else is worse off.
     deliveries = hub.handle("good", Call("c", "n"), 0.0)
     assert [getattr(delivery, "peer", "") for delivery in deliveries] == ["fine"]
 
 
-def filled() -> Hub:
-    hub = make(BOUNDS, **SETTINGS)
+def prepared_hub() -> Hub:
+    hub = make_hub(BOUNDS, **SETTINGS)
     join(hub, "good", LRPM)
     join(hub, "fine", LRPM)
     join(hub, "bob", UMQ)
     join(hub, "mallory", NQ)
-    offer(hub, "bob", "m")
-    offer(hub, "fine", "n")
-    offer(hub, "bob", "r", route=True)
+    register_method(hub, "bob", "m")
+    register_method(hub, "fine", "n")
+    register_method(hub, "bob", "r", route=True)
     hub.handle("bob", Subscribe("1", Pattern((("t",),)), "s"), 0.0)
     return hub
 
@@ -102,20 +102,20 @@ CYCLES: dict[str, Callable[[int], list[HubMessage]]] = {
 def test_short_lived_state_is_bounded(cycle: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("fiveways.hub.registrations._MAX_FORMER_NAMES", 50)
     monkeypatch.setattr("fiveways.hub.subscriptions._MAX_CACHED_TOPICS", 50)
-    hub = filled()
-    offer(hub, "mallory", "x")
+    hub = prepared_hub()
+    register_method(hub, "mallory", "x")
     for number in range(TIMES):
-        for word in CYCLES[cycle](number):
-            hub.handle("mallory", word, 0.0)
-    assert held(hub) < MOST
+        for message in CYCLES[cycle](number):
+            hub.handle("mallory", message, 0.0)
+    assert count_objects(hub) < MAX_OBJECTS
 
 
 def test_departed_peers_leave_no_state() -> None:
-    hub = filled()
-    kept = {"methods", "routes", "retained values", "queues", "items", "large items"}
-    floods = [flood for name, flood in FLOODS.items() if name not in kept]
+    hub = prepared_hub()
+    lasting = {"methods", "routes", "retained values", "queues", "items", "large items"}
+    floods = [flood for name, flood in FLOODS.items() if name not in lasting]
     hub.expire(1.0)  # sweeps out deadlines of what is gone
-    before = held(hub)
+    before = count_objects(hub)
     for number in range(TIMES):
         join(hub, f"p{number}", UMQ)
         for flood in floods:
@@ -124,4 +124,4 @@ def test_departed_peers_leave_no_state() -> None:
     hub.expire(1e9)
     hub._subscriptions._clear_caches()
     hub._counters.failures.clear()
-    assert held(hub) == before
+    assert count_objects(hub) == before

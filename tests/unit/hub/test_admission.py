@@ -29,13 +29,13 @@ from tests.support.hub_helpers import (
     LRPM,
     NQ,
     UMQ,
-    make,
-    offer,
-    ok,
-    opened,
+    hub_with_peers,
+    make_hub,
     pattern,
     refusal,
+    register_method,
     subscribe,
+    success,
     topic,
     welcome,
 )
@@ -47,7 +47,7 @@ KNOWN = (ALICE, BERTA, CARLA)
 REMOTE = Credentials(is_loopback=False)
 
 
-def greet(
+def send_hello(
     hub: Hub, body: Payload = NULL, traits: ProtocolTraits = LRPM, credentials: Credentials = REMOTE
 ) -> Deliveries:
     """Somebody comes and says hello."""
@@ -55,11 +55,11 @@ def greet(
     return hub.handle("x", Hello(body), 0.0)
 
 
-def away(text: str = WRONG_LOGIN) -> Deliveries:
+def goodbye(text: str = WRONG_LOGIN) -> Deliveries:
     return [Delivery("x", Goodbye(text, denied=True))]
 
 
-def identity(hub: Hub) -> str:
+def identity_of(hub: Hub) -> str:
     return hub._sessions["x"].identity
 
 
@@ -67,7 +67,7 @@ def identity(hub: Hub) -> str:
 
 
 @pytest.mark.parametrize(
-    ("anonymous", "is_loopback", "is_let_in"),
+    ("anonymous", "is_loopback", "is_admitted"),
     [
         ("loopback", True, True),
         ("loopback", False, False),
@@ -78,12 +78,12 @@ def identity(hub: Hub) -> str:
     ],
 )
 def test_anonymous_setting_decides_admission_of_anonymous_peers(
-    anonymous: str, is_loopback: bool, is_let_in: bool
+    anonymous: str, is_loopback: bool, is_admitted: bool
 ) -> None:
-    hub = make(anonymous=anonymous)
-    told = greet(hub, credentials=Credentials(is_loopback))
-    assert told == (welcome("x") if is_let_in else away(ANONYMOUS_REFUSED))
-    assert hub.stats()["refused_logins"] == (not is_let_in)
+    hub = make_hub(anonymous=anonymous)
+    deliveries = send_hello(hub, credentials=Credentials(is_loopback))
+    assert deliveries == (welcome("x") if is_admitted else goodbye(ANONYMOUS_REFUSED))
+    assert hub.stats()["refused_logins"] == (not is_admitted)
     assert hub.deadline() is None
 
 
@@ -96,20 +96,20 @@ def test_invalid_anonymous_setting_is_rejected() -> None:
     "body", [Text("anything"), Text("1"), Value({"client": "x"}), Value(17), Json(b'{"$base64":1}')]
 )
 def test_any_hello_is_accepted_without_configured_tokens(body: Payload) -> None:
-    assert greet(make(), body, credentials=Credentials()) == welcome("x")
+    assert send_hello(make_hub(), body, credentials=Credentials()) == welcome("x")
 
 
 def test_trusted_session_needs_no_identity() -> None:
-    hub = make(anonymous="never", anonymous_permissions=Permissions((), (), (), ()), max_sessions=0)
-    assert greet(hub, credentials=Credentials(is_trusted=True)) == welcome("x")
-    offer(hub, "x", "m")
+    hub = make_hub(anonymous="never", anonymous_permissions=Permissions((), (), (), ()), max_sessions=0)
+    assert send_hello(hub, credentials=Credentials(is_trusted=True)) == welcome("x")
+    register_method(hub, "x", "m")
     hub.reload(HubSettings(anonymous="never"))
-    offer(hub, "x", "n")
+    register_method(hub, "x", "n")
 
 
 def test_welcome_has_session_and_version() -> None:
-    hub = make(version="1.2")
-    (delivery,) = greet(hub, credentials=Credentials())
+    hub = make_hub(version="1.2")
+    (delivery,) = send_hello(hub, credentials=Credentials())
     assert isinstance(delivery, Delivery)
     assert getattr(delivery.message, "body", None) == Value({"session": "x", "version": "1.2"})
 
@@ -130,17 +130,17 @@ def test_welcome_has_session_and_version() -> None:
     ],
 )
 def test_token_in_hello_authenticates(traits: ProtocolTraits, body: Payload, name: str) -> None:
-    hub = make(identities=KNOWN)
-    assert greet(hub, body, traits) == welcome("x")
-    assert identity(hub) == name
+    hub = make_hub(identities=KNOWN)
+    assert send_hello(hub, body, traits) == welcome("x")
+    assert identity_of(hub) == name
 
 
 def test_bearer_token_of_connection_authenticates() -> None:
-    hub = make(identities=KNOWN)
-    assert greet(hub, credentials=Credentials(bearer="sesame")) == welcome("x")
-    assert identity(hub) == "alice"
+    hub = make_hub(identities=KNOWN)
+    assert send_hello(hub, credentials=Credentials(bearer="sesame")) == welcome("x")
+    assert identity_of(hub) == "alice"
     hub.leave("x", 0.0)
-    assert greet(hub, Text("12345"), credentials=Credentials(bearer="wrong")) == away()
+    assert send_hello(hub, Text("12345"), credentials=Credentials(bearer="wrong")) == goodbye()
 
 
 @pytest.mark.parametrize("is_loopback", [True, False])
@@ -156,63 +156,63 @@ def test_bearer_token_of_connection_authenticates() -> None:
     ],
 )
 def test_wrong_token_is_not_treated_as_anonymous(body: Payload, is_loopback: bool) -> None:
-    hub = make(identities=KNOWN)
-    assert greet(hub, body, UMQ, Credentials(is_loopback)) == away()
+    hub = make_hub(identities=KNOWN)
+    assert send_hello(hub, body, UMQ, Credentials(is_loopback)) == goodbye()
     assert hub.handle("x", Hello(Text("sesame")), 0.0) == []
     assert hub.handle("x", Call("c", "hub.ping"), 0.0) == []
     assert hub.leave("x", 0.0) == []
 
 
 def test_token_is_wrong_without_configured_tokens() -> None:
-    assert greet(make(), Value({"token": "sesame"}), credentials=Credentials()) == away()
-    assert greet(make(), credentials=Credentials(bearer="sesame")) == away()
+    assert send_hello(make_hub(), Value({"token": "sesame"}), credentials=Credentials()) == goodbye()
+    assert send_hello(make_hub(), credentials=Credentials(bearer="sesame")) == goodbye()
 
 
 def test_empty_token_does_not_match_identity_without_token() -> None:
-    hub = make(identities=(CARLA,), anonymous="never")
-    assert greet(hub, Value({"token": ""})) == away()
+    hub = make_hub(identities=(CARLA,), anonymous="never")
+    assert send_hello(hub, Value({"token": ""})) == goodbye()
 
 
 # Tokens that come as a variable.
 
 
 def test_unidentified_session_may_send_token_later() -> None:
-    hub = make(identities=KNOWN, login_timeout=10.0)
+    hub = make_hub(identities=KNOWN, login_timeout=10.0)
     for body in (NULL, Text(""), Text("{}"), Text("null")):
-        assert greet(hub, body, UMQ) == welcome("x")
+        assert send_hello(hub, body, UMQ) == welcome("x")
         hub.leave("x", 0.0)
-    assert greet(hub, traits=UMQ) == welcome("x")
+    assert send_hello(hub, traits=UMQ) == welcome("x")
     requests: list[Any] = [
         Call("c", "hub.ping"),
         Publish("c", topic("t")),
         Unsubscribe("c", "s"),
         Call("c", "t", callback=True),
     ]
-    for word in requests:
-        assert refusal(hub.handle("x", word, 1.0)) == ("x", "c", Reason.DENIED, ANONYMOUS_REFUSED)
+    for message in requests:
+        assert refusal(hub.handle("x", message, 1.0)) == ("x", "c", Reason.DENIED, ANONYMOUS_REFUSED)
     others: list[HubMessage] = [Publish(None, topic("t")), Result("1"), Unsubscribe(None, "s"), Goodbye()]
-    assert [hub.handle("x", word, 1.0) for word in others] == [[], [], [], []]
+    assert [hub.handle("x", message, 1.0) for message in others] == [[], [], [], []]
     assert hub.handle("x", SetVariable(None, "colour", Text("red")), 1.0) == []
     assert hub.handle("x", SetVariable(None, "token", Text("sesame")), 2.0) == []
-    assert identity(hub) == "alice"
-    assert hub.handle("x", Call("c", "hub.ping"), 3.0) == ok("x", "c", Value("pong"))
+    assert identity_of(hub) == "alice"
+    assert hub.handle("x", Call("c", "hub.ping"), 3.0) == success("x", "c", Value("pong"))
     assert hub.expire(20.0) == []
 
 
 def test_unidentified_session_is_closed_at_login_deadline() -> None:
-    hub = make(identities=KNOWN, login_timeout=10.0)
-    greet(hub, traits=UMQ)
+    hub = make_hub(identities=KNOWN, login_timeout=10.0)
+    send_hello(hub, traits=UMQ)
     assert hub.deadline() == 10.0
     assert hub.expire(9.9) == []
-    assert hub.expire(10.0) == away(LOGIN_TIMED_OUT)
+    assert hub.expire(10.0) == goodbye(LOGIN_TIMED_OUT)
     assert hub.handle("x", SetVariable("v", "token", Text("sesame")), 11.0) == []
     assert hub.deadline() is None
 
 
 def test_silent_connection_is_closed_at_login_deadline() -> None:
-    hub = make(login_timeout=10.0)
+    hub = make_hub(login_timeout=10.0)
     hub.arrive("x", LRPM, Credentials(), 5.0)
-    assert hub.expire(15.0) == away(LOGIN_TIMED_OUT)
+    assert hub.expire(15.0) == goodbye(LOGIN_TIMED_OUT)
     assert hub.stats()["refused_logins"] == 1
     hub.leave("x", 15.0)
     hub.arrive("x", LRPM, Credentials(), 20.0)
@@ -221,66 +221,66 @@ def test_silent_connection_is_closed_at_login_deadline() -> None:
 
 
 def test_session_without_token_is_refused_if_challenge_exists_or_no_token_is_configured() -> None:
-    assert greet(make(identities=KNOWN), traits=LRPM) == away(ANONYMOUS_REFUSED)
-    assert greet(make(identities=(CARLA,)), traits=UMQ) == away(ANONYMOUS_REFUSED)
-    assert greet(make(), traits=UMQ) == away(ANONYMOUS_REFUSED)
+    assert send_hello(make_hub(identities=KNOWN), traits=LRPM) == goodbye(ANONYMOUS_REFUSED)
+    assert send_hello(make_hub(identities=(CARLA,)), traits=UMQ) == goodbye(ANONYMOUS_REFUSED)
+    assert send_hello(make_hub(), traits=UMQ) == goodbye(ANONYMOUS_REFUSED)
 
 
 def test_wrong_token_variable_is_denied() -> None:
-    hub = make(identities=KNOWN)
-    greet(hub, traits=UMQ)
-    told = refusal(hub.handle("x", SetVariable("v", "token", Text("wrong")), 1.0))
-    assert told == ("x", "v", Reason.DENIED, WRONG_LOGIN)
-    assert hub.handle("x", SetVariable("v", "token", Value("sesame")), 1.0) == ok("x", "v")
-    assert hub.handle("x", SetVariable(None, "token", Value(5)), 1.0) == away()
+    hub = make_hub(identities=KNOWN)
+    send_hello(hub, traits=UMQ)
+    refused = refusal(hub.handle("x", SetVariable("v", "token", Text("wrong")), 1.0))
+    assert refused == ("x", "v", Reason.DENIED, WRONG_LOGIN)
+    assert hub.handle("x", SetVariable("v", "token", Value("sesame")), 1.0) == success("x", "v")
+    assert hub.handle("x", SetVariable(None, "token", Value(5)), 1.0) == goodbye()
     assert hub.handle("x", Call("c", "hub.ping"), 1.0) == []
 
 
 def test_session_is_closed_after_too_many_wrong_tokens() -> None:
-    hub = make(identities=KNOWN)
-    greet(hub, credentials=Credentials())
+    hub = make_hub(identities=KNOWN)
+    send_hello(hub, credentials=Credentials())
     for _ in range(9):
         assert refusal(hub.handle("x", SetVariable("v", "token", Text("wrong")), 1.0))[2] is Reason.DENIED
-    assert hub.handle("x", SetVariable("v", "token", Text("wrong")), 1.0) == away()
+    assert hub.handle("x", SetVariable("v", "token", Text("wrong")), 1.0) == goodbye()
     assert hub.stats()["refused_logins"] == 10
 
 
 def test_anonymous_session_may_authenticate_later() -> None:
-    hub = make(identities=KNOWN, anonymous_permissions=Permissions(call=()))
-    greet(hub, credentials=Credentials())
+    hub = make_hub(identities=KNOWN, anonymous_permissions=Permissions(call=()))
+    send_hello(hub, credentials=Credentials())
     assert refusal(hub.handle("x", Call("c", "a.b"), 1.0))[2] is Reason.DENIED
-    assert hub.handle("x", SetVariable("v", "token", Text("sesame")), 1.0) == ok("x", "v")
+    assert hub.handle("x", SetVariable("v", "token", Text("sesame")), 1.0) == success("x", "v")
     assert refusal(hub.handle("x", Call("c", "a.b"), 1.0))[2] is Reason.NO_SUCH_METHOD
-    assert hub.handle("x", UnsetVariable("v", "token"), 1.0) == ok("x", "v")
+    assert hub.handle("x", UnsetVariable("v", "token"), 1.0) == success("x", "v")
 
 
 # Too many, and too late.
 
 
 def test_full_hub_refuses_sessions() -> None:
-    hub = make(max_sessions=1)
+    hub = make_hub(max_sessions=1)
     hub.arrive("first", LRPM, Credentials(), 0.0)
     assert hub.handle("first", Hello(), 0.0) == welcome("first")
-    assert greet(hub, credentials=Credentials()) == [
+    assert send_hello(hub, credentials=Credentials()) == [
         Delivery("x", Goodbye(f"{TOO_MANY_SESSIONS}: the limit of 1 for the whole hub is reached"))
     ]
     hub.leave("x", 0.0)
     hub.leave("first", 0.0)
-    assert greet(hub, credentials=Credentials()) == welcome("x")
+    assert send_hello(hub, credentials=Credentials()) == welcome("x")
 
 
 def test_draining_hub_refuses_sessions() -> None:
-    hub = make()
+    hub = make_hub()
     hub.drain(0.0)
-    assert greet(hub, credentials=Credentials()) == [Delivery("x", Goodbye(HUB_CLOSING))]
+    assert send_hello(hub, credentials=Credentials()) == [Delivery("x", Goodbye(HUB_CLOSING))]
 
 
 # New rules.
 
 
 def test_reload_applies_to_existing_sessions() -> None:
-    hub = make(identities=KNOWN)
-    greet(hub, Text("sesame"))
+    hub = make_hub(identities=KNOWN)
+    send_hello(hub, Text("sesame"))
     hub.arrive("guest", LRPM, Credentials(), 0.0)
     hub.handle("guest", Hello(), 0.0)
     assert refusal(hub.handle("x", Call("c", "b.c"), 0.0))[2] is Reason.DENIED
@@ -296,15 +296,15 @@ def test_reload_applies_to_existing_sessions() -> None:
 
 
 def test_reload_ends_forbidden_registrations_and_subscriptions() -> None:
-    hub = make(identities=(Identity("alice", "sesame"),))
-    greet(hub, Text("sesame"))
+    hub = make_hub(identities=(Identity("alice", "sesame"),))
+    send_hello(hub, Text("sesame"))
     for method in ("a.b", "c"):
-        offer(hub, "x", method)
-        offer(hub, "x", method, route=True)
+        register_method(hub, "x", method)
+        register_method(hub, "x", method, route=True)
     subscribe(hub, "x", pattern("news.*"), "1")
     subscribe(hub, "x", pattern("other"), "2")
-    rights = Permissions(offer=("a.*",), subscribe=("news.*",))
-    assert hub.reload(HubSettings(identities=(Identity("alice", "sesame", "", rights),))) == [
+    permissions = Permissions(offer=("a.*",), subscribe=("news.*",))
+    assert hub.reload(HubSettings(identities=(Identity("alice", "sesame", "", permissions),))) == [
         Delivery("x", TopicClosed("2"))
     ]
     assert (hub.stats()["offers"], hub.stats()["subscriptions"]) == (2, 1)
@@ -314,28 +314,28 @@ def test_reload_ends_forbidden_registrations_and_subscriptions() -> None:
 
 
 def test_reload_does_not_admit_waiting_sessions() -> None:
-    hub = make(identities=KNOWN)
-    greet(hub, traits=UMQ)
+    hub = make_hub(identities=KNOWN)
+    send_hello(hub, traits=UMQ)
     hub.reload(HubSettings(identities=KNOWN))
     assert refusal(hub.handle("x", Call("c", "hub.ping"), 0.0))[2] is Reason.DENIED
 
 
 def test_secrets_are_not_in_repr() -> None:
-    shown = repr(HubSettings(identities=KNOWN)) + repr(Credentials(bearer="sesame"))
-    assert not [secret for secret in ("sesame", "12345", "hush", "psst") if secret in shown]
+    rendered = repr(HubSettings(identities=KNOWN)) + repr(Credentials(bearer="sesame"))
+    assert not [secret for secret in ("sesame", "12345", "hush", "psst") if secret in rendered]
 
 
-def test_connections_and_refused_logins_are_counted() -> None:
-    assert opened().stats()["arrived"] == 5
+def test_connections_are_counted() -> None:
+    assert hub_with_peers().stats()["arrived"] == 5
 
 
 @pytest.mark.parametrize("by_variable", [False, True])
 def test_session_keeps_permissions_while_its_token_is_configured(*, by_variable: bool) -> None:
-    hub = make(identities=KNOWN)
-    greet(hub, NULL if by_variable else Text("sesame"), traits=UMQ)
+    hub = make_hub(identities=KNOWN)
+    send_hello(hub, NULL if by_variable else Text("sesame"), traits=UMQ)
     if by_variable:
         hub.handle("x", SetVariable("v", "token", Text("sesame")), 0.0)
-    assert identity(hub) == "alice"
+    assert identity_of(hub) == "alice"
     assert b"sesame" not in hub._sessions["x"].credential_digest
     for token, secret, reason in (
         ("sesame", "other", Reason.NO_SUCH_METHOD),
@@ -351,7 +351,7 @@ def test_session_keeps_permissions_while_its_token_is_configured(*, by_variable:
 
 
 def test_may_call_works_without_session() -> None:
-    hub = make(identities=KNOWN, anonymous="loopback", anonymous_permissions=Permissions(call=("hub.ping",)))
+    hub = make_hub(identities=KNOWN, anonymous="loopback", anonymous_permissions=Permissions(call=("hub.ping",)))
     assert hub.admission.may_call(Credentials(False, "sesame"), "a.b", 0.0)
     assert not hub.admission.may_call(Credentials(True, "sesame"), "b.a", 0.0)
     assert hub.admission.may_call(Credentials(True), "hub.ping", 0.0)
@@ -360,25 +360,25 @@ def test_may_call_works_without_session() -> None:
     assert hub.stats()["refused_logins"] == 0
 
 
-@pytest.mark.parametrize("known", [KNOWN, ()])
-def test_may_call_with_unknown_token_is_refused_login(known: tuple[Identity, ...]) -> None:
-    hub = make(identities=known, anonymous="always")
-    told: list[object] = []
-    hub.admission.on_refused = told.append
+@pytest.mark.parametrize("identities", [KNOWN, ()])
+def test_may_call_with_unknown_token_is_refused_login(identities: tuple[Identity, ...]) -> None:
+    hub = make_hub(identities=identities, anonymous="always")
+    result: list[object] = []
+    hub.admission.on_refused = result.append
     with pytest.raises(Refusal) as refused:
         hub.admission.may_call(Credentials(True, "wrong"), "hub.ping", 0.0)
     assert (refused.value.reason, refused.value.text) == (Reason.DENIED, WRONG_LOGIN)
     assert hub.stats()["refused_logins"] == 1
-    assert told == [None]
+    assert result == [None]
 
 
 # Sessions that a previous hub process authenticated.
 
 
-def restored(identity: str, **settings: Any) -> Hub:  # noqa: ANN401  fields of HubSettings
+def hub_with_restored_session(identity_of: str, **settings: Any) -> Hub:  # noqa: ANN401  fields of HubSettings
     """A hub that has read one session from its store."""
-    hub = make(**settings)
-    hub.restore_session("x", NQ, identity, 0.0)
+    hub = make_hub(**settings)
+    hub.restore_session("x", NQ, identity_of, 0.0)
     return hub
 
 
@@ -391,7 +391,7 @@ def may_call(hub: Hub, method: str = "a.c") -> bool:
 def test_restored_anonymous_session_has_permissions_only_while_anonymous_peers_are_accepted(
     anonymous: str, *, may: bool
 ) -> None:
-    hub = restored("", identities=KNOWN, anonymous=anonymous)
+    hub = hub_with_restored_session("", identities=KNOWN, anonymous=anonymous)
     assert may_call(hub) is may
     hub.reload(HubSettings(identities=KNOWN, anonymous="never"))
     assert not may_call(hub)
@@ -404,11 +404,11 @@ def test_restored_anonymous_session_has_permissions_only_while_anonymous_peers_a
 def test_identify_returns_none_for_anonymous_credentials_that_are_not_accepted(
     anonymous: str, *, is_loopback: bool, name: str | None
 ) -> None:
-    assert make(anonymous=anonymous).admission.identify(Credentials(is_loopback)) == name
+    assert make_hub(anonymous=anonymous).admission.identify(Credentials(is_loopback)) == name
 
 
 def test_restored_identity_keeps_its_permissions_after_a_reload_of_the_same_settings() -> None:
-    hub = restored("alice", identities=KNOWN)
+    hub = hub_with_restored_session("alice", identities=KNOWN)
     for _ in range(2):
         assert may_call(hub)
         hub.reload(HubSettings(identities=KNOWN))
@@ -422,8 +422,8 @@ def test_restored_identity_keeps_its_permissions_after_a_reload_of_the_same_sett
 
 def test_session_that_resumes_with_a_rotated_token_has_its_permissions_again() -> None:
     rotated = HubSettings(identities=(Identity("alice", "simsalabim", permissions=ALICE.permissions),))
-    hub = make(identities=KNOWN)
-    greet(hub, traits=NQ, credentials=Credentials(bearer="sesame"))
+    hub = make_hub(identities=KNOWN)
+    send_hello(hub, traits=NQ, credentials=Credentials(bearer="sesame"))
     assert may_call(hub)
     hub.reload(rotated)
     hub.resume("x", Credentials(bearer="sesame"))
@@ -435,18 +435,18 @@ def test_session_that_resumes_with_a_rotated_token_has_its_permissions_again() -
 
 
 def test_restored_identity_that_resumes_without_token_has_no_permissions() -> None:
-    hub = restored("alice", identities=KNOWN)
+    hub = hub_with_restored_session("alice", identities=KNOWN)
     hub.resume("x", Credentials(remote="127.0.0.1:4711"))
     assert not may_call(hub)
-    assert hub.handle("x", SetVariable("v", "token", Text("sesame")), 0.0) == ok("x", "v")
+    assert hub.handle("x", SetVariable("v", "token", Text("sesame")), 0.0) == success("x", "v")
     assert may_call(hub)
     hub.resume("x", Credentials(remote="127.0.0.1:4712"))
     assert may_call(hub)
 
 
 def test_anonymous_session_that_resumes_from_another_machine_loses_permissions_for_loopback() -> None:
-    hub = make()
-    greet(hub, traits=NQ, credentials=Credentials())
+    hub = make_hub()
+    send_hello(hub, traits=NQ, credentials=Credentials())
     hub.resume("x", REMOTE)
     assert not may_call(hub)
     hub.resume("x", Credentials())

@@ -13,7 +13,7 @@ from fiveways.hub.settings import HubSettings, Identity
 from fiveways.hub.traits import Credentials, ProtocolTraits
 from fiveways.model.messages import Goodbye, Hello, Proof, SetVariable
 from fiveways.wire.payload import NULL, Payload, Text, Value
-from tests.support.hub_helpers import LRPM, UMQ, make, refusal, welcome
+from tests.support.hub_helpers import LRPM, UMQ, make_hub, refusal, welcome
 
 HERE = Credentials(remote="192.0.2.1:4711")
 THERE = Credentials(remote="192.0.2.2:4711")
@@ -83,7 +83,7 @@ def test_no_failures_are_too_many_if_the_setting_is_zero() -> None:
 # Logins.
 
 
-def greet(
+def send_hello(
     hub: Hub, body: Payload = NULL, now: float = 0.0, credentials: Credentials = HERE, traits: ProtocolTraits = LRPM
 ) -> Deliveries:
     hub.leave("x", now)
@@ -91,67 +91,67 @@ def greet(
     return hub.handle("x", Hello(body), now)
 
 
-def away(text: str, *, denied: bool = True) -> Deliveries:
+def goodbye(text: str, *, denied: bool = True) -> Deliveries:
     return [Delivery("x", Goodbye(text, denied=denied))]
 
 
-def banned(seconds: int) -> Deliveries:
-    return away(TOO_MANY_FAILED_LOGINS.format(seconds), denied=False)
+def ban_goodbye(seconds: int) -> Deliveries:
+    return goodbye(TOO_MANY_FAILED_LOGINS.format(seconds), denied=False)
 
 
 def test_token_is_not_checked_while_its_address_has_to_wait() -> None:
-    hub = make(identities=(ALICE,), max_failures=3)
+    hub = make_hub(identities=(ALICE,), max_failures=3)
     for _ in range(3):
-        assert greet(hub, Text("wrong")) == away(WRONG_LOGIN)
-    assert greet(hub, Text("sesame")) == banned(1)
-    assert greet(hub, credentials=Credentials(bearer="sesame", remote=HERE.remote)) == banned(1)
-    assert greet(hub, Text("sesame"), credentials=THERE) == welcome("x")
-    assert greet(hub, Text("sesame"), now=1.0) == welcome("x")
-    assert greet(hub, Text("wrong"), now=1.0) == away(WRONG_LOGIN)
+        assert send_hello(hub, Text("wrong")) == goodbye(WRONG_LOGIN)
+    assert send_hello(hub, Text("sesame")) == ban_goodbye(1)
+    assert send_hello(hub, credentials=Credentials(bearer="sesame", remote=HERE.remote)) == ban_goodbye(1)
+    assert send_hello(hub, Text("sesame"), credentials=THERE) == welcome("x")
+    assert send_hello(hub, Text("sesame"), now=1.0) == welcome("x")
+    assert send_hello(hub, Text("wrong"), now=1.0) == goodbye(WRONG_LOGIN)
     assert hub.stats()["refused_logins"] == 6
 
 
 def test_anonymous_peers_of_an_address_that_has_to_wait_are_accepted() -> None:
-    hub = make(identities=(ALICE,), max_failures=1, anonymous="always")
-    assert greet(hub, Text("wrong")) == away(WRONG_LOGIN)
-    assert greet(hub) == welcome("x")
+    hub = make_hub(identities=(ALICE,), max_failures=1, anonymous="always")
+    assert send_hello(hub, Text("wrong")) == goodbye(WRONG_LOGIN)
+    assert send_hello(hub) == welcome("x")
 
 
 def test_login_without_token_is_not_a_failed_login() -> None:
-    hub = make(identities=(ALICE,), max_failures=1, anonymous="never")
+    hub = make_hub(identities=(ALICE,), max_failures=1, anonymous="never")
     for _ in range(3):
-        greet(hub)
-    assert greet(hub, Text("sesame")) == welcome("x")
+        send_hello(hub)
+    assert send_hello(hub, Text("sesame")) == welcome("x")
 
 
 def test_wrong_proof_is_a_failed_login() -> None:
-    hub = make(identities=(ALICE,), max_failures=2)
+    hub = make_hub(identities=(ALICE,), max_failures=2)
     for _ in range(2):
-        greet(hub, Value({"identity": "alice"}))
+        send_hello(hub, Value({"identity": "alice"}))
         hub.handle("x", Proof(Value({"mac": "0"})), 0.0)
-    assert greet(hub, Value({"identity": "alice"})) == banned(1)
-    greet(hub, Value({"identity": "alice"}), now=1.0)
+    assert send_hello(hub, Value({"identity": "alice"})) == ban_goodbye(1)
+    send_hello(hub, Value({"identity": "alice"}), now=1.0)
     hub.arrive("y", LRPM, HERE, 1.0)
     hub.handle("y", Hello(Text("wrong")), 1.0)
-    assert hub.handle("x", Proof(Value({"mac": "0"})), 1.0) == banned(2)
+    assert hub.handle("x", Proof(Value({"mac": "0"})), 1.0) == ban_goodbye(2)
 
 
 def test_wrong_token_variable_is_a_failed_login() -> None:
-    hub = make(identities=(ALICE,), max_failures=2)
-    greet(hub, traits=UMQ)
+    hub = make_hub(identities=(ALICE,), max_failures=2)
+    send_hello(hub, traits=UMQ)
     for _ in range(2):
         assert refusal(hub.handle("x", SetVariable("v", "token", Text("wrong")), 0.0))[2] is Reason.DENIED
-    told = refusal(hub.handle("x", SetVariable("v", "token", Text("sesame")), 0.0))
-    assert told == ("x", "v", Reason.OVERLOADED, TOO_MANY_FAILED_LOGINS.format(1))
-    assert hub.handle("x", SetVariable(None, "token", Text("sesame")), 0.0) == banned(1)
-    greet(hub, traits=UMQ, now=1.0)
+    refused = refusal(hub.handle("x", SetVariable("v", "token", Text("sesame")), 0.0))
+    assert refused == ("x", "v", Reason.OVERLOADED, TOO_MANY_FAILED_LOGINS.format(1))
+    assert hub.handle("x", SetVariable(None, "token", Text("sesame")), 0.0) == ban_goodbye(1)
+    send_hello(hub, traits=UMQ, now=1.0)
     assert hub.handle("x", SetVariable(None, "token", Text("sesame")), 1.0) == []
 
 
 def test_wrong_token_without_session_is_a_failed_login() -> None:
-    hub = make(identities=(ALICE,), max_failures=1)
-    shown = Credentials(bearer="wrong", remote=HERE.remote)
+    hub = make_hub(identities=(ALICE,), max_failures=1)
+    credentials = Credentials(bearer="wrong", remote=HERE.remote)
     for reason, wait in ((Reason.DENIED, None), (Reason.OVERLOADED, 1)):
         with pytest.raises(Refusal) as refused:
-            hub.admission.may_call(shown, "hub.ping", 0.0)
+            hub.admission.may_call(credentials, "hub.ping", 0.0)
         assert (refused.value.reason, refused.value.retry_after) == (reason, wait)

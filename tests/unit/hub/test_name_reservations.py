@@ -12,7 +12,7 @@ from fiveways.hub.settings import HubSettings, Identity, Permissions
 from fiveways.hub.traits import Credentials
 from fiveways.model.messages import Call, Hello, Register, Result, SetVariable, Unregister
 from fiveways.wire.payload import Text
-from tests.support.hub_helpers import LRPM, NQ, held, make, offer, only, refusal, welcome
+from tests.support.hub_helpers import LRPM, NQ, count_objects, make_hub, only_message, refusal, register_method, welcome
 
 GRACE = 60.0
 OWNER = Identity("owner", "of-owner")
@@ -21,19 +21,19 @@ PARTNER = Identity("partner", "of-partner", permissions=Permissions(offer=("a.*"
 IDENTITIES = (OWNER, STRANGER, PARTNER)
 
 
-def opened(**settings: Any) -> Hub:  # noqa: ANN401  fields of HubSettings
+def hub_with_peers(**settings: Any) -> Hub:  # noqa: ANN401  fields of HubSettings
     """A hub with a caller, and with one session of each identity."""
-    hub = make(identities=IDENTITIES, name_grace=GRACE, **settings)
+    hub = make_hub(identities=IDENTITIES, name_grace=GRACE, **settings)
     for peer in ("caller", "guest", "owner", "stranger", "partner"):
-        enter(hub, peer)
+        join_as(hub, peer)
     return hub
 
 
-def enter(hub: Hub, peer: str, identity: str = "", now: float = 0.0) -> None:
+def join_as(hub: Hub, peer: str, identity: str = "", now: float = 0.0) -> None:
     """A session of the identity of this name, or an anonymous one."""
     name = identity or peer
-    known = {each.name for each in IDENTITIES}
-    hub.arrive(peer, LRPM, Credentials(bearer=f"of-{name}" if name in known else ""), now)
+    identities = {known.name for known in IDENTITIES}
+    hub.arrive(peer, LRPM, Credentials(bearer=f"of-{name}" if name in identities else ""), now)
     assert hub.handle(peer, Hello(), now) == welcome(peer)
 
 
@@ -47,15 +47,15 @@ def register(hub: Hub, peer: str, method: str, now: float = 0.0, **options: Any)
     return text
 
 
-def callees(hub: Hub, method: str = "m", times: int = 40, now: float = 0.0) -> Counter[str]:
+def count_calls(hub: Hub, method: str = "m", times: int = 40, now: float = 0.0) -> Counter[str]:
     """Return how many calls each peer gets."""
-    found: Counter[str] = Counter()
+    result: Counter[str] = Counter()
     for _ in range(times):
         (delivery,) = hub.handle("caller", Call("c", method), now)
-        word = only([delivery], Call)
-        found[getattr(delivery, "peer", "")] += 1
-        only(hub.handle(getattr(delivery, "peer", ""), Result(word.id), now), Result)
-    return found
+        message = only_message([delivery], Call)
+        result[getattr(delivery, "peer", "")] += 1
+        only_message(hub.handle(getattr(delivery, "peer", ""), Result(message.id), now), Result)
+    return result
 
 
 def unavailable(hub: Hub, method: str, now: float = 0.0) -> bool:
@@ -68,44 +68,44 @@ def unavailable(hub: Hub, method: str, now: float = 0.0) -> bool:
 @pytest.mark.parametrize("other", ["stranger", "guest"])
 @pytest.mark.parametrize("share", ["", "round_robin", "first"])
 def test_only_owner_gets_calls_of_its_method(other: str, share: str) -> None:
-    hub = opened()
-    offer(hub, "owner", "m", share=share)
+    hub = hub_with_peers()
+    register_method(hub, "owner", "m", share=share)
     assert register(hub, other, "m", spelling="M", share=share) == "M belongs to another identity"
-    assert callees(hub) == {"owner": 40}
+    assert count_calls(hub) == {"owner": 40}
 
 
 @pytest.mark.parametrize("other", ["stranger", "guest"])
 def test_names_below_a_route_of_another_identity_are_denied(other: str) -> None:
-    hub = opened()
-    offer(hub, "owner", "a", route=True)
-    told = "a, which is above a.b.c, belongs to another identity"
-    assert register(hub, other, "a.b.c") == told
-    assert register(hub, other, "a.b.c", route=True) == told
+    hub = hub_with_peers()
+    register_method(hub, "owner", "a", route=True)
+    result = "a, which is above a.b.c, belongs to another identity"
+    assert register(hub, other, "a.b.c") == result
+    assert register(hub, other, "a.b.c", route=True) == result
     assert register(hub, other, "a", route=True) == "a belongs to another identity"
     assert register(hub, other, "ab.c") == ""
-    assert callees(hub, "a.b.c") == {"owner": 40}
+    assert count_calls(hub, "a.b.c") == {"owner": 40}
 
 
 @pytest.mark.parametrize("other", ["stranger", "guest"])
 def test_owner_that_reconnects_within_the_grace_period_gets_all_calls(other: str) -> None:
-    hub = opened()
-    offer(hub, "owner", "m", share="first")
+    hub = hub_with_peers()
+    register_method(hub, "owner", "m", share="first")
     hub.leave("owner", 10.0)
     assert register(hub, other, "m", 69.9) == "m belongs to another identity"
     hub.expire(69.9)
-    enter(hub, "owner", now=69.9)
+    join_as(hub, "owner", now=69.9)
     hub.expire(1000.0)
     assert register(hub, other, "m", 1000.0, share="first") == "m belongs to another identity"
-    offer(hub, "owner", "m", share="first")
+    register_method(hub, "owner", "m", share="first")
     assert register(hub, other, "m", 1000.0, share="first") == "m belongs to another identity"
-    assert callees(hub) == {"owner": 40}
+    assert count_calls(hub) == {"owner": 40}
 
 
 def test_name_is_free_after_the_grace_period() -> None:
-    hub = opened()
-    before = held(hub)
-    offer(hub, "owner", "m")
-    offer(hub, "owner", "a", route=True)
+    hub = hub_with_peers()
+    before = count_objects(hub)
+    register_method(hub, "owner", "m")
+    register_method(hub, "owner", "a", route=True)
     hub.leave("owner", 10.0)
     assert hub.deadline() == 70.0
     hub.expire(70.0)
@@ -115,13 +115,13 @@ def test_name_is_free_after_the_grace_period() -> None:
     hub.leave("stranger", 0.0)
     hub.leave("guest", 0.0)
     hub.expire(1000.0)
-    assert held(hub) < before
+    assert count_objects(hub) < before
 
 
 def test_name_stays_reserved_while_the_owner_has_another_session() -> None:
-    hub = opened()
-    enter(hub, "second", "owner")
-    offer(hub, "owner", "m")
+    hub = hub_with_peers()
+    join_as(hub, "second", "owner")
+    register_method(hub, "owner", "m")
     hub.leave("owner", 0.0)
     assert hub.expire(1000.0) == []
     assert register(hub, "stranger", "m", 1000.0) == "m belongs to another identity"
@@ -131,42 +131,42 @@ def test_name_stays_reserved_while_the_owner_has_another_session() -> None:
 
 
 def test_sessions_of_one_identity_share_a_name() -> None:
-    hub = opened()
-    enter(hub, "second", "owner")
-    offer(hub, "owner", "m")
-    offer(hub, "second", "m")
-    assert callees(hub) == {"owner": 20, "second": 20}
+    hub = hub_with_peers()
+    join_as(hub, "second", "owner")
+    register_method(hub, "owner", "m")
+    register_method(hub, "second", "m")
+    assert count_calls(hub) == {"owner": 20, "second": 20}
     hub.leave("owner", 0.0)
     assert hub.admission.name_reservations.reserved == {}
     assert register(hub, "stranger", "m") == "m belongs to another identity"
 
 
 def test_anonymous_peers_share_names_among_themselves() -> None:
-    hub = opened()
-    offer(hub, "guest", "m")
-    offer(hub, "caller", "m")
-    assert callees(hub) == {"guest": 20, "caller": 20}
+    hub = hub_with_peers()
+    register_method(hub, "guest", "m")
+    register_method(hub, "caller", "m")
+    assert count_calls(hub) == {"guest": 20, "caller": 20}
     hub.leave("guest", 0.0)
     assert hub.admission.name_reservations.reserved == {}
 
 
 def test_identity_displaces_anonymous_peers() -> None:
-    hub = opened()
+    hub = hub_with_peers()
     for method, route in (("m", False), ("a", True), ("a.b", False), ("a.b", True), ("ab", False)):
-        offer(hub, "guest", method, route=route)
-    offer(hub, "owner", "m", kind="server")
-    offer(hub, "owner", "a", route=True)
-    assert callees(hub) == callees(hub, "a.b") == {"owner": 40}
-    assert callees(hub, "ab") == {"guest": 40}
+        register_method(hub, "guest", method, route=route)
+    register_method(hub, "owner", "m", kind="server")
+    register_method(hub, "owner", "a", route=True)
+    assert count_calls(hub) == count_calls(hub, "a.b") == {"owner": 40}
+    assert count_calls(hub, "ab") == {"guest": 40}
     assert hub.registrations.count_of("guest") == 1
     hub.handle("guest", Unregister("u", "ab"), 0.0)
     assert (hub.registrations.count_of("guest"), len(hub.registrations)) == (0, 2)
 
 
 def test_peer_that_shows_its_token_later_owns_what_it_registered_before() -> None:
-    hub = opened()
-    offer(hub, "guest", "m")
-    offer(hub, "guest", "n")
+    hub = hub_with_peers()
+    register_method(hub, "guest", "m")
+    register_method(hub, "guest", "n")
     hub.handle("guest", SetVariable("v", "token", Text("of-owner")), 0.0)
     assert register(hub, "stranger", "m") == "m belongs to another identity"
     hub.handle("guest", Unregister("u", "n"), 0.0)
@@ -178,11 +178,11 @@ def test_peer_that_shows_its_token_later_owns_what_it_registered_before() -> Non
 
 
 def test_identities_share_a_name_that_both_register_as_open() -> None:
-    hub = opened()
-    offer(hub, "owner", "m", share="open")
+    hub = hub_with_peers()
+    register_method(hub, "owner", "m", share="open")
     assert register(hub, "stranger", "m") == register(hub, "guest", "m", share="open")
     assert register(hub, "stranger", "m", share="open") == ""
-    assert callees(hub) == {"owner": 20, "stranger": 20}
+    assert count_calls(hub) == {"owner": 20, "stranger": 20}
     hub.leave("owner", 0.0)
     hub.handle("stranger", Unregister("u", "m"), 1.0)
     assert register(hub, "stranger", "m", share="first") == "m belongs to another identity"
@@ -190,11 +190,11 @@ def test_identities_share_a_name_that_both_register_as_open() -> None:
 
 
 def test_permission_for_a_pattern_other_than_a_star_allows_names_of_other_identities() -> None:
-    hub = opened()
-    offer(hub, "owner", "m")
-    offer(hub, "owner", "a", route=True)
+    hub = hub_with_peers()
+    register_method(hub, "owner", "m")
+    register_method(hub, "owner", "a", route=True)
     assert register(hub, "partner", "m") == register(hub, "partner", "a.b") == ""
-    assert callees(hub) == {"owner": 20, "partner": 20}
+    assert count_calls(hub) == {"owner": 20, "partner": 20}
     hub.leave("owner", 0.0)
     assert register(hub, "stranger", "m") == "m belongs to another identity"
     hub.expire(GRACE)
@@ -205,31 +205,31 @@ def test_permission_for_a_pattern_other_than_a_star_allows_names_of_other_identi
 
 
 def test_permission_of_anonymous_peers_does_not_allow_names_of_identities() -> None:
-    hub = opened(anonymous_permissions=Permissions(offer=("m",)))
-    offer(hub, "owner", "m", share="open")
+    hub = hub_with_peers(anonymous_permissions=Permissions(offer=("m",)))
+    register_method(hub, "owner", "m", share="open")
     assert register(hub, "guest", "m", share="open") == "m belongs to another identity"
 
 
 @pytest.mark.parametrize("pattern", ["*", "**"])
 def test_pattern_of_stars_alone_is_no_permission(pattern: str) -> None:
     wide = Identity("stranger", "of-stranger", permissions=Permissions(offer=(pattern,)))
-    hub = make(identities=(OWNER, wide))
-    enter(hub, "owner")
-    enter(hub, "stranger")
-    offer(hub, "owner", "m")
+    hub = make_hub(identities=(OWNER, wide))
+    join_as(hub, "owner")
+    join_as(hub, "stranger")
+    register_method(hub, "owner", "m")
     assert register(hub, "stranger", "m") == "m belongs to another identity"
 
 
 def test_methods_of_an_application_in_the_hub_belong_to_it() -> None:
-    hub = opened()
-    offer(hub, "guest", "m")
+    hub = hub_with_peers()
+    register_method(hub, "guest", "m")
     hub.arrive("app", NQ, Credentials(is_trusted=True), 0.0)
     hub.handle("app", Hello(), 0.0)
-    offer(hub, "owner", "n")
-    offer(hub, "app", "m")
-    offer(hub, "app", "n")
+    register_method(hub, "owner", "n")
+    register_method(hub, "app", "m")
+    register_method(hub, "app", "n")
     assert register(hub, "owner", "m") == register(hub, "guest", "m") == "m belongs to another identity"
-    assert callees(hub) == {"app": 40}
+    assert count_calls(hub) == {"app": 40}
     assert register(hub, "partner", "m") == ""
 
 
@@ -237,31 +237,31 @@ def test_methods_of_an_application_in_the_hub_belong_to_it() -> None:
 
 
 def test_calls_of_a_reserved_name_do_not_go_to_a_route_of_another_identity() -> None:
-    hub = opened()
-    offer(hub, "owner", "a.b.c")
-    offer(hub, "owner", "a.d", route=True)
-    offer(hub, "stranger", "a", route=True)
-    assert callees(hub, "a.b.c") == callees(hub, "a.d.e") == {"owner": 40}
+    hub = hub_with_peers()
+    register_method(hub, "owner", "a.b.c")
+    register_method(hub, "owner", "a.d", route=True)
+    register_method(hub, "stranger", "a", route=True)
+    assert count_calls(hub, "a.b.c") == count_calls(hub, "a.d.e") == {"owner": 40}
     hub.leave("owner", 0.0)
     assert unavailable(hub, "a.b.c")
     assert unavailable(hub, "a.d.e")
-    assert callees(hub, "a.x") == {"stranger": 40}
+    assert count_calls(hub, "a.x") == {"stranger": 40}
     hub.expire(GRACE)
-    assert callees(hub, "a.b.c") == callees(hub, "a.d.e") == {"stranger": 40}
+    assert count_calls(hub, "a.b.c") == count_calls(hub, "a.d.e") == {"stranger": 40}
 
 
 def test_calls_of_a_reserved_name_go_to_a_route_of_the_owner_or_of_an_identity_with_permission() -> None:
-    hub = opened()
-    enter(hub, "second", "owner")
-    offer(hub, "owner", "a.b.c")
-    offer(hub, "second", "a", route=True)
+    hub = hub_with_peers()
+    join_as(hub, "second", "owner")
+    register_method(hub, "owner", "a.b.c")
+    register_method(hub, "second", "a", route=True)
     hub.leave("owner", 0.0)
-    assert callees(hub, "a.b.c") == {"second": 40}
-    hub = opened()
-    offer(hub, "owner", "a.b.c")
-    offer(hub, "partner", "a", route=True)
+    assert count_calls(hub, "a.b.c") == {"second": 40}
+    hub = hub_with_peers()
+    register_method(hub, "owner", "a.b.c")
+    register_method(hub, "partner", "a", route=True)
     hub.leave("owner", 0.0)
-    assert callees(hub, "a.b.c") == {"partner": 40}
+    assert count_calls(hub, "a.b.c") == {"partner": 40}
 
 
 # Bounds and reloads.
@@ -269,17 +269,17 @@ def test_calls_of_a_reserved_name_go_to_a_route_of_the_owner_or_of_an_identity_w
 
 def test_reserved_names_of_an_identity_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(name_reservations, "_MAX_RESERVED", 2)
-    hub = opened()
+    hub = hub_with_peers()
     for method in ("m", "n", "o"):
-        offer(hub, "owner", method)
+        register_method(hub, "owner", method)
         hub.handle("owner", Unregister("u", method), 0.0)
     assert [register(hub, "stranger", method) for method in ("m", "n")] == ["", "n belongs to another identity"]
     assert len(hub.admission.name_reservations.reserved) == 2
 
 
 def test_names_stay_reserved_while_a_token_is_rotated_and_are_free_if_the_permission_goes() -> None:
-    hub = opened()
-    offer(hub, "owner", "m")
+    hub = hub_with_peers()
+    register_method(hub, "owner", "m")
     rotated = Identity("owner", "another")
     hub.reload(HubSettings(identities=(rotated, STRANGER)))
     assert hub.registrations.count_of("owner") == 0
@@ -289,16 +289,16 @@ def test_names_stay_reserved_while_a_token_is_rotated_and_are_free_if_the_permis
 
 
 def test_names_of_an_identity_that_is_removed_are_free() -> None:
-    hub = opened()
-    offer(hub, "owner", "m")
+    hub = hub_with_peers()
+    register_method(hub, "owner", "m")
     hub.reload(HubSettings(identities=(STRANGER,)))
     assert register(hub, "stranger", "m") == ""
 
 
 def test_grace_period_of_zero_seconds_reserves_nothing() -> None:
-    hub = opened()
+    hub = hub_with_peers()
     hub.reload(HubSettings(identities=IDENTITIES, name_grace=0.0))
-    offer(hub, "owner", "m")
+    register_method(hub, "owner", "m")
     hub.leave("owner", 5.0)
     hub.expire(5.0)
     assert register(hub, "stranger", "m", 5.0) == ""

@@ -27,7 +27,7 @@ def test_prefix_is_cut_off_spelling(spelling: str, prefix: str, name: str, style
 
 
 @pytest.mark.parametrize(
-    ("style", "spelling", "wanted", "expected"),
+    ("style", "spelling", "target_style", "expected"),
     [
         (UMQ36, "Shop.Sub.buyNow", UMQ, "Sub:buyNow"),
         (UMQ36, "Shop.Sub.buyNow", UMQ36, "Sub.buyNow"),
@@ -43,9 +43,9 @@ def test_prefix_is_cut_off_spelling(spelling: str, prefix: str, name: str, style
     ],
 )
 def test_name_below_prefix_is_respelled_in_another_style(
-    style: NameStyle, spelling: str, wanted: NameStyle, expected: str
+    style: NameStyle, spelling: str, target_style: NameStyle, expected: str
 ) -> None:
-    assert respell(spelling, "shop", "shop.sub.buy_now", style, wanted) == expected
+    assert respell(spelling, "shop", "shop.sub.buy_now", style, target_style) == expected
 
 
 def test_names_below_route_are_spelled() -> None:

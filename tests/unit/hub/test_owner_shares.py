@@ -18,7 +18,7 @@ from fiveways.model.messages import Accepted, Call, Cancel, Failure, Hello, Publ
 from fiveways.model.store_changes import PutDeadLetter, PutJob, PutPeer, PutRetained
 from fiveways.wire.limits import Limits
 from fiveways.wire.payload import NULL, Json, Payload, Value
-from tests.support.hub_helpers import LRPM, NQ, offer, only, topic
+from tests.support.hub_helpers import LRPM, NQ, only_message, register_method, topic
 
 RELIABLE = replace(NQ, is_durable=True)
 ADA = Identity("ada", token="t", permissions=Permissions(call=("*", "hub.purge")))  # noqa: S106
@@ -31,10 +31,10 @@ WAITING = 30
 HALF = WAITING // 2
 
 
-def shared(*, is_durable: bool = False, **settings: Any) -> Hub:  # noqa: ANN401  fields of HubSettings
+def hub_with_shares(*, is_durable: bool = False, **settings: Any) -> Hub:  # noqa: ANN401  fields of HubSettings
     """A hub of which strangers may use the half."""
-    chosen = HubSettings(anonymous="always", identities=(ADA,), max_owed=MOST, **settings)
-    return Hub(Random(7), Limits(), chosen, is_durable=is_durable)
+    hub_settings = HubSettings(anonymous="always", identities=(ADA,), max_owed=MOST, **settings)
+    return Hub(Random(7), Limits(), hub_settings, is_durable=is_durable)
 
 
 def join(hub: Hub, peer: str, address: str, token: str = "", traits: Any = RELIABLE) -> str:  # noqa: ANN401  Traits
@@ -43,105 +43,105 @@ def join(hub: Hub, peer: str, address: str, token: str = "", traits: Any = RELIA
     return peer
 
 
-def told(hub: Hub, deliveries: Deliveries) -> Iterator[Delivery]:
+def delivered(hub: Hub, deliveries: Deliveries) -> Iterator[Delivery]:
     """What peers are told once the store has everything."""
-    for each in deliveries:
-        if isinstance(each, Persist):
-            yield from told(hub, hub.handle_persisted(each, 0.0))
-        elif isinstance(each, Delivery):
-            yield each
+    for delivery in deliveries:
+        if isinstance(delivery, Persist):
+            yield from delivered(hub, hub.handle_persisted(delivery, 0.0))
+        elif isinstance(delivery, Delivery):
+            yield delivery
 
 
-def ask(hub: Hub, peer: str, number: int, method: str = "m", body: Payload = BODY) -> str:
+def send_request(hub: Hub, peer: str, number: int, method: str = "m", body: Payload = BODY) -> str:
     """Say what the peer hears of a request at first."""
-    for each in told(hub, hub.handle(peer, Call(f"{method}#{number}", method, body, method), 0.0)):
-        if each.peer == peer and isinstance(each.message, Accepted):
+    for delivery in delivered(hub, hub.handle(peer, Call(f"{method}#{number}", method, body, method), 0.0)):
+        if delivery.peer == peer and isinstance(delivery.message, Accepted):
             return "accepted"
-        if each.peer == peer and isinstance(each.message, Failure):
-            assert each.message.reason is Reason.OVERLOADED
-            return each.message.text
+        if delivery.peer == peer and isinstance(delivery.message, Failure):
+            assert delivery.message.reason is Reason.OVERLOADED
+            return delivery.message.text
     return "nothing"
 
 
-def fill(hub: Hub, peer: str, method: str = "m") -> int:
+def fill_requests(hub: Hub, peer: str, method: str = "m") -> int:
     """Have a peer ask until it is refused; return how many requests were accepted."""
     number = 0
-    while ask(hub, peer, number, method) == "accepted":
+    while send_request(hub, peer, number, method) == "accepted":
         number += 1
     return number
 
 
-def absent(hub: Hub, method: str = "m") -> None:
+def register_and_unregister(hub: Hub, method: str = "m") -> None:
     """Somebody offered the method, and does so no longer."""
     join(hub, f"former of {method}", "10.0.0.9", traits=LRPM)
-    offer(hub, f"former of {method}", method)
+    register_method(hub, f"former of {method}", method)
     hub.handle(f"former of {method}", Unregister("u", method), 0.0)
 
 
 @pytest.mark.parametrize("is_durable", [False, True])
 def test_anonymous_address_fills_only_its_share_of_durable_requests(is_durable: bool) -> None:
-    hub = shared(is_durable=is_durable)
-    absent(hub)
-    assert fill(hub, join(hub, "one", STRANGER)) == HALF
-    assert "the share of 15 for address 10.6.6.6 is used up" in ask(hub, join(hub, "two", STRANGER), 1)
-    assert ask(hub, join(hub, "other", OTHER), 1) == "accepted"
-    assert ask(hub, join(hub, "ada", STRANGER, "t"), 1) == "accepted"
+    hub = hub_with_shares(is_durable=is_durable)
+    register_and_unregister(hub)
+    assert fill_requests(hub, join(hub, "one", STRANGER)) == HALF
+    assert "the share of 15 for address 10.6.6.6 is used up" in send_request(hub, join(hub, "two", STRANGER), 1)
+    assert send_request(hub, join(hub, "other", OTHER), 1) == "accepted"
+    assert send_request(hub, join(hub, "ada", STRANGER, "t"), 1) == "accepted"
 
 
 def test_identity_is_served_while_anonymous_peers_of_many_addresses_wait() -> None:
-    hub = shared()
-    absent(hub)
-    assert sum(fill(hub, join(hub, f"p{number}", f"10.6.6.{number}")) for number in range(3)) == 22
-    assert "all anonymous peers" in ask(hub, join(hub, "other", OTHER), 1)
-    assert fill(hub, join(hub, "ada", OTHER, "t")) == WAITING - 22
+    hub = hub_with_shares()
+    register_and_unregister(hub)
+    assert sum(fill_requests(hub, join(hub, f"p{number}", f"10.6.6.{number}")) for number in range(3)) == 22
+    assert "all anonymous peers" in send_request(hub, join(hub, "other", OTHER), 1)
+    assert fill_requests(hub, join(hub, "ada", OTHER, "t")) == WAITING - 22
 
 
 def test_dispatchable_request_does_not_compete_with_waiting_ones() -> None:
-    hub = shared(share=1.0, anonymous_share=1.0)
-    absent(hub)
-    offer(hub, join(hub, "worker", "10.0.0.3", traits=LRPM), "live")
-    assert fill(hub, join(hub, "one", STRANGER)) == WAITING
-    assert "m has no available callee" in ask(hub, join(hub, "other", OTHER), 1)
-    assert ask(hub, "other", 2, "live") == "accepted"
-    assert fill(hub, join(hub, "ada", OTHER, "t"), "live") == MOST - WAITING - 1
+    hub = hub_with_shares(share=1.0, anonymous_share=1.0)
+    register_and_unregister(hub)
+    register_method(hub, join(hub, "worker", "10.0.0.3", traits=LRPM), "live")
+    assert fill_requests(hub, join(hub, "one", STRANGER)) == WAITING
+    assert "m has no available callee" in send_request(hub, join(hub, "other", OTHER), 1)
+    assert send_request(hub, "other", 2, "live") == "accepted"
+    assert fill_requests(hub, join(hub, "ada", OTHER, "t"), "live") == MOST - WAITING - 1
 
 
 def test_anonymous_address_with_silent_callee_fills_only_its_share() -> None:
-    hub = shared()
-    offer(hub, join(hub, "sleeper", STRANGER, traits=LRPM), "sleep")
-    offer(hub, join(hub, "worker", "10.0.0.3", traits=LRPM), "live")
-    assert fill(hub, join(hub, "one", STRANGER), "sleep") == MOST // 2
-    assert ask(hub, join(hub, "other", OTHER), 1, "live") == "accepted"
-    assert ask(hub, join(hub, "ada", STRANGER, "t"), 1, "live") == "accepted"
+    hub = hub_with_shares()
+    register_method(hub, join(hub, "sleeper", STRANGER, traits=LRPM), "sleep")
+    register_method(hub, join(hub, "worker", "10.0.0.3", traits=LRPM), "live")
+    assert fill_requests(hub, join(hub, "one", STRANGER), "sleep") == MOST // 2
+    assert send_request(hub, join(hub, "other", OTHER), 1, "live") == "accepted"
+    assert send_request(hub, join(hub, "ada", STRANGER, "t"), 1, "live") == "accepted"
 
 
 def test_request_without_its_callee_counts_as_waiting_again() -> None:
-    hub = shared()
-    offer(hub, join(hub, "sleeper", STRANGER, traits=LRPM), "m")
-    assert fill(hub, join(hub, "one", STRANGER)) == MOST // 2
+    hub = hub_with_shares()
+    register_method(hub, join(hub, "sleeper", STRANGER, traits=LRPM), "m")
+    assert fill_requests(hub, join(hub, "one", STRANGER)) == MOST // 2
     hub.leave("sleeper", 0.0)
-    assert "for address 10.6.6.6" in ask(hub, join(hub, "two", STRANGER), 1)
-    assert fill(hub, join(hub, "other", OTHER)) == 2
-    assert fill(hub, join(hub, "ada", OTHER, "t")) == WAITING - MOST // 2 - 2
+    assert "for address 10.6.6.6" in send_request(hub, join(hub, "two", STRANGER), 1)
+    assert fill_requests(hub, join(hub, "other", OTHER)) == 2
+    assert fill_requests(hub, join(hub, "ada", OTHER, "t")) == WAITING - MOST // 2 - 2
 
 
 def test_share_of_bytes_is_enforced() -> None:
-    hub = shared(max_owed_bytes=400)
-    absent(hub)
-    assert ask(hub, join(hub, "one", STRANGER), 1, body=Json(b"1" * 140)) == "accepted"
-    assert "bytes for address 10.6.6.6" in ask(hub, "one", 2, body=Json(b"1" * 20))
-    assert ask(hub, join(hub, "other", OTHER), 1, body=Json(b"1" * 60)) == "accepted"
-    assert ask(hub, join(hub, "ada", STRANGER, "t"), 1, body=Json(b"1" * 60)) == "accepted"
+    hub = hub_with_shares(max_owed_bytes=400)
+    register_and_unregister(hub)
+    assert send_request(hub, join(hub, "one", STRANGER), 1, body=Json(b"1" * 140)) == "accepted"
+    assert "bytes for address 10.6.6.6" in send_request(hub, "one", 2, body=Json(b"1" * 20))
+    assert send_request(hub, join(hub, "other", OTHER), 1, body=Json(b"1" * 60)) == "accepted"
+    assert send_request(hub, join(hub, "ada", STRANGER, "t"), 1, body=Json(b"1" * 60)) == "accepted"
 
 
 def test_ended_requests_free_the_share() -> None:
-    hub = shared()
-    absent(hub)
-    fill(hub, join(hub, "one", STRANGER))
+    hub = hub_with_shares()
+    register_and_unregister(hub)
+    fill_requests(hub, join(hub, "one", STRANGER))
     hub.handle("one", Cancel("m#0"), 0.0)
-    assert ask(hub, "one", 100) == "accepted"
+    assert send_request(hub, "one", 100) == "accepted"
     hub.leave("one", 0.0)
-    assert fill(hub, join(hub, "two", STRANGER)) == HALF
+    assert fill_requests(hub, join(hub, "two", STRANGER)) == HALF
     assert hub._durable_requests._pool.used_by(Owner(f"address {STRANGER}", is_anonymous=True)) == (
         HALF,
         HALF * len(BODY.raw),
@@ -152,9 +152,9 @@ def test_ended_requests_free_the_share() -> None:
 
 
 def test_answered_requests_leave_the_pools_empty() -> None:
-    hub = shared(max_given=2)
-    offer(hub, join(hub, "worker", "10.0.0.3", traits=LRPM), "m")
-    assert fill(hub, join(hub, "one", STRANGER)) == HALF + 2
+    hub = hub_with_shares(max_given=2)
+    register_method(hub, join(hub, "worker", "10.0.0.3", traits=LRPM), "m")
+    assert fill_requests(hub, join(hub, "one", STRANGER)) == HALF + 2
     for op in range(1, HALF + 3):
         hub.handle("worker", Result(str(op), BODY), 0.0)
     assert (hub._durable_requests._pool.number, hub._durable_requests._pool.size) == (0, 0)
@@ -165,46 +165,56 @@ def test_answered_requests_leave_the_pools_empty() -> None:
 
 
 def test_restored_requests_count_for_their_address() -> None:
-    before = shared(is_durable=True)
-    absent(before)
+    before = hub_with_shares(is_durable=True)
+    register_and_unregister(before)
     join(before, "one", STRANGER)
-    kept = before.handle("one", Call("m#1", "m", BODY, "m"), 0.0)
-    (peer,) = (each.record for each in kept if isinstance(each, Persist) and isinstance(each.record, PutPeer))
+    deliveries = before.handle("one", Call("m#1", "m", BODY, "m"), 0.0)
+    (peer,) = (
+        persist.record for persist in deliveries if isinstance(persist, Persist) and isinstance(persist.record, PutPeer)
+    )
     assert peer.remote == f"{STRANGER}:4711"
-    after = shared(is_durable=True)
+    after = hub_with_shares(is_durable=True)
     after.await_registrations(100.0)
     after.restore_session("one", RELIABLE, "", 0.0, peer.remote)
     for number in range(HALF):
         after.restore_request("one", Call(f"m#{number}", "m", BODY, "m"), 100.0, 0.0)
-    assert "the share of 15 for address 10.6.6.6" in ask(after, join(after, "two", STRANGER), 1)
+    assert "the share of 15 for address 10.6.6.6" in send_request(after, join(after, "two", STRANGER), 1)
     # Nobody has offered the method since the start: the other request waits to hear whether anybody will.
-    assert ask(after, join(after, "other", OTHER), 1) == "nothing"
-    assert ask(after, join(after, "ada", STRANGER, "t"), 1) == "nothing"
+    assert send_request(after, join(after, "other", OTHER), 1) == "nothing"
+    assert send_request(after, join(after, "ada", STRANGER, "t"), 1) == "nothing"
     after.handle(join(after, "worker", "10.0.0.3", traits=LRPM), Register("r", "m"), 0.0)
     assert after.stats()["owed"] == HALF + 2
 
 
 def test_requests_for_unresolved_methods_are_limited_by_share() -> None:
-    hub = shared(is_durable=True)
+    hub = hub_with_shares(is_durable=True)
     hub.await_registrations(10.0)
     join(hub, "one", STRANGER)
-    heard = [ask(hub, "one", number, f"x{number}") for number in range(HALF + 1)]
-    assert heard[:-1] == ["nothing"] * HALF
-    assert "for address 10.6.6.6" in heard[-1]
-    assert ask(hub, join(hub, "other", OTHER), 1) == "nothing"
-    late = [each for each in hub.expire(10.0) if isinstance(each, Delivery) and isinstance(each.message, Failure)]
+    responses = [send_request(hub, "one", number, f"x{number}") for number in range(HALF + 1)]
+    assert responses[:-1] == ["nothing"] * HALF
+    assert "for address 10.6.6.6" in responses[-1]
+    assert send_request(hub, join(hub, "other", OTHER), 1) == "nothing"
+    late = [
+        delivery
+        for delivery in hub.expire(10.0)
+        if isinstance(delivery, Delivery) and isinstance(delivery.message, Failure)
+    ]
     assert len(late) == HALF + 1
     assert (hub._durable_requests._pool.number, hub._durable_requests._waiting.pool.number) == (0, 0)
 
 
 def test_peer_is_stored_again_when_its_owner_changes() -> None:
-    hub = shared(is_durable=True)
-    absent(hub)
+    hub = hub_with_shares(is_durable=True)
+    register_and_unregister(hub)
     join(hub, "one", STRANGER)
 
     def stored(number: int) -> list[str]:
-        kept = hub.handle("one", Call(f"m#{number}", "m", BODY, "m"), 0.0)
-        return [each.record.remote for each in kept if isinstance(each, Persist) and isinstance(each.record, PutPeer)]
+        deliveries = hub.handle("one", Call(f"m#{number}", "m", BODY, "m"), 0.0)
+        return [
+            persist.record.remote
+            for persist in deliveries
+            if isinstance(persist, Persist) and isinstance(persist.record, PutPeer)
+        ]
 
     assert stored(1) == [f"{STRANGER}:4711"]
     hub.resume("one", Credentials(remote=f"{STRANGER}:5000"))
@@ -218,11 +228,11 @@ def test_session_without_requests_leaves_without_search_of_others() -> None:
         def values(self) -> NoReturn:
             raise AssertionError
 
-    hub = shared(is_durable=True)
-    absent(hub)
+    hub = hub_with_shares(is_durable=True)
+    register_and_unregister(hub)
     join(hub, "one", STRANGER)
     join(hub, "empty", STRANGER)
-    assert ask(hub, "one", 1) == "accepted"
+    assert send_request(hub, "one", 1) == "accepted"
     owing: Any = hub._durable_requests
     owing._by_key = Unread(owing._by_key)
     hub.leave("empty", 1.0)
@@ -237,14 +247,14 @@ def test_session_without_requests_leaves_without_search_of_others() -> None:
 def push(hub: Hub, peer: str, queue: str, data: object = 1) -> str:
     """Say how a push ended: with how many items wait, or with the refusal."""
     body = Value({"queue": queue, "data": data})
-    (answer, *_) = told(hub, hub.handle(peer, Call("p", "hub.push", body), 0.0))
+    (answer, *_) = delivered(hub, hub.handle(peer, Call("p", "hub.push", body), 0.0))
     if isinstance(answer.message, Failure):
         assert answer.message.reason is Reason.OVERLOADED
         return answer.message.text
     return "pushed"
 
 
-def pushed(hub: Hub, peer: str, queue: str, data: object = 1) -> int:
+def fill_queue(hub: Hub, peer: str, queue: str, data: object = 1) -> int:
     """Have a peer push until it is refused; return how many items were taken."""
     count = 0
     while push(hub, peer, queue, data) == "pushed":
@@ -253,14 +263,14 @@ def pushed(hub: Hub, peer: str, queue: str, data: object = 1) -> int:
 
 
 def test_anonymous_address_fills_only_its_share_of_a_queue() -> None:
-    hub = shared(max_queue=8)
-    assert pushed(hub, join(hub, "one", STRANGER), "q") == 4
-    assert pushed(hub, join(hub, "other", OTHER), "q") == 2
-    assert pushed(hub, join(hub, "ada", STRANGER, "t"), "q") == 2
+    hub = hub_with_shares(max_queue=8)
+    assert fill_queue(hub, join(hub, "one", STRANGER), "q") == 4
+    assert fill_queue(hub, join(hub, "other", OTHER), "q") == 2
+    assert fill_queue(hub, join(hub, "ada", STRANGER, "t"), "q") == 2
 
 
 def test_anonymous_address_fills_only_its_share_of_all_queues() -> None:
-    hub = shared(max_queues=8)
+    hub = hub_with_shares(max_queues=8)
     join(hub, "one", STRANGER)
     assert [push(hub, "one", f"q{number}") for number in range(4)] == ["pushed"] * 4
     assert "the share of 4 for address 10.6.6.6" in push(hub, "one", "q4")
@@ -269,19 +279,19 @@ def test_anonymous_address_fills_only_its_share_of_all_queues() -> None:
 
 
 def test_anonymous_address_fills_only_its_share_of_queue_bytes() -> None:
-    hub = shared(max_queue_bytes=80)
-    assert pushed(hub, join(hub, "one", STRANGER), "q", "12345678") == 4
-    assert pushed(hub, join(hub, "other", OTHER), "q", "12345678") == 2
-    assert pushed(hub, join(hub, "ada", STRANGER, "t"), "q", "12345678") == 2
+    hub = hub_with_shares(max_queue_bytes=80)
+    assert fill_queue(hub, join(hub, "one", STRANGER), "q", "12345678") == 4
+    assert fill_queue(hub, join(hub, "other", OTHER), "q", "12345678") == 2
+    assert fill_queue(hub, join(hub, "ada", STRANGER, "t"), "q", "12345678") == 2
 
 
 def test_restored_jobs_count_for_the_owner_that_pushed_them() -> None:
-    before, after = shared(is_durable=True, max_queue=8), shared(is_durable=True, max_queue=8)
+    before, after = hub_with_shares(is_durable=True, max_queue=8), hub_with_shares(is_durable=True, max_queue=8)
     join(before, "one", STRANGER)
-    (kept,) = before.handle("one", Call("p", "hub.push", Value({"queue": "q", "data": 1})), 0.0)
-    assert isinstance(kept, Persist)
-    assert isinstance(kept.record, PutJob)
-    owner = kept.record.owner
+    (persist,) = before.handle("one", Call("p", "hub.push", Value({"queue": "q", "data": 1})), 0.0)
+    assert isinstance(persist, Persist)
+    assert isinstance(persist.record, PutJob)
+    owner = persist.record.owner
     dead = PutJob("q", 4, b"1", 5, owner), PutDeadLetter("q", 4, "no", 1.0)
     after.restore_stored([PutJob("q", number, b"1", 0, owner) for number in (1, 2, 3)], [dead], [])
     assert "for address 10.6.6.6" in push(after, join(after, "one", STRANGER), "q")
@@ -294,12 +304,12 @@ def test_restored_jobs_count_for_the_owner_that_pushed_them() -> None:
 
 def retain(hub: Hub, peer: str, name: str, body: Payload = BODY) -> str:
     """Say how a publication that is to be retained ended."""
-    (answer, *_) = told(hub, hub.handle(peer, Publish("p", topic(name), body, retain=True), 0.0))
+    (answer, *_) = delivered(hub, hub.handle(peer, Publish("p", topic(name), body, retain=True), 0.0))
     return answer.message.text if isinstance(answer.message, Failure) else "retained"
 
 
 def test_anonymous_address_fills_only_its_share_of_retained_values() -> None:
-    hub = shared(max_retained=8)
+    hub = hub_with_shares(max_retained=8)
     join(hub, "one", STRANGER)
     assert [retain(hub, "one", f"t{number}") for number in range(4)] == ["retained"] * 4
     assert "the share of 4 for address 10.6.6.6" in retain(hub, "one", "t4")
@@ -313,7 +323,7 @@ def test_anonymous_address_fills_only_its_share_of_retained_values() -> None:
 
 
 def test_anonymous_address_fills_only_its_share_of_retained_bytes() -> None:
-    hub = shared(max_retained_bytes=9 * retained_memory(topic("t0"), BODY))
+    hub = hub_with_shares(max_retained_bytes=9 * retained_memory(topic("t0"), BODY))
     join(hub, "one", STRANGER)
     assert [retain(hub, "one", f"t{number}") for number in range(4)] == ["retained"] * 4
     assert "bytes for address 10.6.6.6" in retain(hub, "one", "t4")
@@ -321,12 +331,12 @@ def test_anonymous_address_fills_only_its_share_of_retained_bytes() -> None:
 
 
 def test_restored_values_count_for_their_publisher() -> None:
-    before, after = shared(is_durable=True, max_retained=4), shared(is_durable=True, max_retained=4)
+    before, after = hub_with_shares(is_durable=True, max_retained=4), hub_with_shares(is_durable=True, max_retained=4)
     join(before, "one", STRANGER)
-    (kept,) = before.handle("one", Publish("p", topic("t"), BODY, retain=True), 0.0)
-    assert isinstance(kept, Persist)
-    assert isinstance(kept.record, PutRetained)
-    owner = kept.record.owner
+    (persist,) = before.handle("one", Publish("p", topic("t"), BODY, retain=True), 0.0)
+    assert isinstance(persist, Persist)
+    assert isinstance(persist.record, PutRetained)
+    owner = persist.record.owner
     after.restore_stored([], [], [PutRetained(f'["t{number}"]', b"1", 300, owner) for number in range(2)])
     assert "for address 10.6.6.6" in retain(after, join(after, "one", STRANGER), "t")
     assert retain(after, join(after, "other", OTHER), "o") == "retained"
@@ -334,16 +344,16 @@ def test_restored_values_count_for_their_publisher() -> None:
 
 
 def test_new_shares_apply_immediately() -> None:
-    hub = shared(max_queue=8)
-    absent(hub)
-    assert fill(hub, join(hub, "one", STRANGER)) == HALF
-    assert pushed(hub, "one", "q") == 4
+    hub = hub_with_shares(max_queue=8)
+    register_and_unregister(hub)
+    assert fill_requests(hub, join(hub, "one", STRANGER)) == HALF
+    assert fill_queue(hub, "one", "q") == 4
     hub.reload(HubSettings(anonymous="always", identities=(ADA,), max_owed=MOST, max_queue=8, share=0.75))
-    assert (ask(hub, "one", 99), push(hub, "one", "q")) == ("accepted", "pushed")
+    assert (send_request(hub, "one", 99), push(hub, "one", "q")) == ("accepted", "pushed")
 
 
 def test_call_of_built_in_method_is_not_a_durable_request() -> None:
-    hub = shared()
-    absent(hub)
-    fill(hub, join(hub, "one", STRANGER))
-    assert only(hub.handle("one", Call("e#1", "hub.echo", BODY), 0.0), Result).body == BODY
+    hub = hub_with_shares()
+    register_and_unregister(hub)
+    fill_requests(hub, join(hub, "one", STRANGER))
+    assert only_message(hub.handle("one", Call("e#1", "hub.echo", BODY), 0.0), Result).body == BODY

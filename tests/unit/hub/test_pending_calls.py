@@ -27,31 +27,33 @@ def test_pending_call_is_found_by_caller_and_callee() -> None:
 
 
 def test_calls_expire_in_time_and_leave_no_state() -> None:
-    chance = Random(7)
+    random = Random(7)
     calls, peers = PendingCalls(30.0, 60.0, WakeTime(), TrafficTotals(9, 9)), sessions(3)
-    now, number, there = 0.0, 0, dict[str, PendingCall]()
+    now, number, pending_by_op = 0.0, 0, dict[str, PendingCall]()
     for _ in range(5000):
-        now += chance.random()
-        if chance.random() < 0.5:
+        now += random.random()
+        if random.random() < 0.5:
             number += 1
-            timeout = chance.choice([30.0, 30.0, 5.0, 0.0, 60.0])
-            pending = calls.open(chance.choice(peers), str(number), chance.choice(peers), "a.b", timeout, now)
-            there[pending.op] = pending
-        elif there and chance.random() < 0.8:
-            calls.close(there.pop(chance.choice(list(there))), now)
-        if chance.random() < 0.01:
-            calls.set_timeouts(chance.choice([5.0, 30.0]), 60.0)
+            timeout = random.choice([30.0, 30.0, 5.0, 0.0, 60.0])
+            pending = calls.open(random.choice(peers), str(number), random.choice(peers), "a.b", timeout, now)
+            pending_by_op[pending.op] = pending
+        elif pending_by_op and random.random() < 0.8:
+            calls.close(pending_by_op.pop(random.choice(list(pending_by_op))), now)
+        if random.random() < 0.01:
+            calls.set_timeouts(random.choice([5.0, 30.0]), 60.0)
         deadline = calls.deadline()
-        first = min((pending.deadline for pending in there.values()), default=None)
+        first = min((pending.deadline for pending in pending_by_op.values()), default=None)
         assert (deadline is None) is (first is None)
         assert deadline is None or first is None or deadline <= first
-        if chance.random() < 0.2:
+        if random.random() < 0.2:
             late = calls.expire(now)
-            assert {pending.op for pending in late} == {op for op, each in there.items() if each.deadline <= now}
+            assert {pending.op for pending in late} == {
+                op for op, call in pending_by_op.items() if call.deadline <= now
+            }
             for pending in late:
-                del there[pending.op]
-        assert len(calls) == len(there)
-    assert len(calls.expire(now + 100.0)) == len(there)
+                del pending_by_op[pending.op]
+        assert len(calls) == len(pending_by_op)
+    assert len(calls.expire(now + 100.0)) == len(pending_by_op)
     assert (calls.deadline(), [peer.calls_made | peer.calls_served for peer in peers]) == (None, [{}, {}, {}])
     assert (calls._with_default_timeout, calls._with_timer, len(calls._timers), calls._timers._heap) == ({}, {}, 0, [])
 

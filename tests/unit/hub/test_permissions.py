@@ -26,7 +26,7 @@ from fiveways.model.messages import (
 )
 from fiveways.model.topics import UMQ, Pattern, Topic, spell
 from fiveways.wire.payload import Value
-from tests.support.hub_helpers import LRPM, make, ok, only, pattern, refusal, subscribe, topic, welcome
+from tests.support.hub_helpers import LRPM, make_hub, only_message, pattern, refusal, subscribe, success, topic, welcome
 from tests.unit.hub.test_subscriptions import all_topics, patterns
 
 
@@ -82,10 +82,10 @@ def test_glob_does_not_match_below_other_prefixes() -> None:
 
 
 @given(few, patterns, all_topics)
-def test_allowed_pattern_matches_only_allowed_topics(glob: str, asked: Pattern, where: Topic) -> None:
+def test_allowed_pattern_matches_only_allowed_topics(glob: str, requests: Pattern, topic_: Topic) -> None:
     allowed = AllowList((glob,))
-    if asked.matches(where) and any(where) and all(allowed.allows(text) for text in pattern_texts(asked)):
-        assert allowed.allows(spell(where, UMQ))
+    if requests.matches(topic_) and any(topic_) and all(allowed.allows(text) for text in pattern_texts(requests)):
+        assert allowed.allows(spell(topic_, UMQ))
 
 
 def test_list_that_allows_everything_is_none() -> None:
@@ -105,15 +105,15 @@ def test_decision_cache_is_limited() -> None:
 RIGHTS = Permissions(call=("a.*", "hub.stats"), offer=("a.*",), publish=("news.*",), subscribe=("news.*", "x"))
 
 
-def limited() -> Hub:
-    hub = make(identities=(Identity("i", "t", permissions=RIGHTS),))
+def hub_with_permissions() -> Hub:
+    hub = make_hub(identities=(Identity("i", "t", permissions=RIGHTS),))
     hub.arrive("i", LRPM, Credentials(bearer="t"), 0.0)
     assert hub.handle("i", Hello(), 0.0) == welcome("i")
     return hub
 
 
 @pytest.mark.parametrize(
-    ("word", "is_allowed"),
+    ("message", "is_allowed"),
     [
         (Register("1", "a.b"), True),
         (Register("1", "a.b", route=True), True),
@@ -143,52 +143,52 @@ def limited() -> Hub:
         (Discover("1", "hub.ping"), True),
     ],
 )
-def test_permissions_of_each_kind_are_enforced(word: HubMessage, is_allowed: bool) -> None:
-    hub = limited()
-    told = hub.handle("i", word, 0.0)
+def test_permissions_of_each_kind_are_enforced(message: HubMessage, is_allowed: bool) -> None:
+    hub = hub_with_permissions()
+    deliveries = hub.handle("i", message, 0.0)
     if is_allowed:
-        assert refusals(told) == []
+        assert refusals(deliveries) == []
         return
-    assert refusal(told)[:3] == ("i", "1", Reason.DENIED)
+    assert refusal(deliveries)[:3] == ("i", "1", Reason.DENIED)
     assert hub.stats()["failures"] == {"denied": 1}
 
 
-def refusals(told: Deliveries) -> list[object]:
-    return [each for each in told if isinstance(getattr(each, "message", None), Failure)]
+def refusals(deliveries: Deliveries) -> list[object]:
+    return [delivery for delivery in deliveries if isinstance(getattr(delivery, "message", None), Failure)]
 
 
 def test_denial_names_the_action() -> None:
-    hub = limited()
-    told = refusal(hub.handle("i", Call("1", "b"), 0.0))
-    assert told[3] == "you may not call b"
-    told = refusal(hub.handle("i", Subscribe("1", pattern("a/#"), "s"), 0.0))
-    assert told[3] == "you may not subscribe to a.*"
-    told = refusal(hub.handle("i", Publish("1", topic("a.b")), 0.0))
-    assert told[3] == "you may not publish to a.b"
-    told = refusal(hub.handle("i", Register("1", "b", "b.", route=True), 0.0))
-    assert told[3] == "you may not register b."
+    hub = hub_with_permissions()
+    refused = refusal(hub.handle("i", Call("1", "b"), 0.0))
+    assert refused[3] == "you may not call b"
+    refused = refusal(hub.handle("i", Subscribe("1", pattern("a/#"), "s"), 0.0))
+    assert refused[3] == "you may not subscribe to a.*"
+    refused = refusal(hub.handle("i", Publish("1", topic("a.b")), 0.0))
+    assert refused[3] == "you may not publish to a.b"
+    refused = refusal(hub.handle("i", Register("1", "b", "b.", route=True), 0.0))
+    assert refused[3] == "you may not register b."
 
 
 def test_allowed_call_is_forwarded() -> None:
-    hub = limited()
-    assert hub.handle("i", Register("1", "a.b"), 0.0) == ok("i", "1")
-    assert only(hub.handle("i", Call("1", "a.b"), 0.0), Call).id == "1"
-    assert only(hub.handle("i", Result("1"), 0.0), Result).id == "1"
-    assert hub.handle("i", Register("1", "a.r", route=True), 0.0) == ok("i", "1")
-    assert only(hub.handle("i", Call("1", "a.r.x"), 0.0), Call).method == "x"
+    hub = hub_with_permissions()
+    assert hub.handle("i", Register("1", "a.b"), 0.0) == success("i", "1")
+    assert only_message(hub.handle("i", Call("1", "a.b"), 0.0), Call).id == "1"
+    assert only_message(hub.handle("i", Result("1"), 0.0), Result).id == "1"
+    assert hub.handle("i", Register("1", "a.r", route=True), 0.0) == success("i", "1")
+    assert only_message(hub.handle("i", Call("1", "a.r.x"), 0.0), Call).method == "x"
 
 
 def test_forbidden_methods_are_not_listed() -> None:
-    hub = limited()
+    hub = hub_with_permissions()
     hub.arrive("other", LRPM, Credentials(), 0.0)
     hub.handle("other", Hello(), 0.0)
     hub.handle("other", Register("1", "b"), 0.0)
-    told = [refusal(hub.handle("i", Call("1", name), 0.0)) for name in ("b", "c")]
-    assert [each[2] for each in told] == [Reason.DENIED, Reason.DENIED]
+    results = [refusal(hub.handle("i", Call("1", name), 0.0)) for name in ("b", "c")]
+    assert [delivery[2] for delivery in results] == [Reason.DENIED, Reason.DENIED]
 
 
 def test_invalid_topic_is_refused() -> None:
-    hub = limited()
+    hub = hub_with_permissions()
     assert refusal(hub.handle("i", Publish("1", ("",)), 0.0))[2] is Reason.DENIED
     assert refusal(hub.handle("i", Subscribe("1", Pattern((("y" * 300,),)), "s"), 0.0))[2] is Reason.DENIED
 
@@ -196,27 +196,27 @@ def test_invalid_topic_is_refused() -> None:
 # Closing topics.
 
 
-def closing(**rights: Permissions) -> Hub:
+def hub_with_identities(**permissions: Permissions) -> Hub:
     """A hub with a session of each of these identities, and an anonymous one."""
-    identities = tuple(Identity(name, f"of-{name}", permissions=each) for name, each in rights.items())
-    hub = make(identities=identities, anonymous_permissions=rights.get("guest", Permissions()))
-    for name in (*rights, *(() if "guest" in rights else ("guest",))):
+    identities = tuple(Identity(name, f"of-{name}", permissions=granted) for name, granted in permissions.items())
+    hub = make_hub(identities=identities, anonymous_permissions=permissions.get("guest", Permissions()))
+    for name in (*permissions, *(() if "guest" in permissions else ("guest",))):
         hub.arrive(name, LRPM, Credentials(bearer="" if name == "guest" else f"of-{name}"), 0.0)
         assert hub.handle(name, Hello(), 0.0) == welcome(name)
     return hub
 
 
 def may_close(hub: Hub, peer: str) -> bool:
-    told = hub.handle(peer, CloseTopic("c", topic("news")), 0.0)
-    if told[-1] == ok(peer, "c")[0]:
+    deliveries = hub.handle(peer, CloseTopic("c", topic("news")), 0.0)
+    if deliveries[-1] == success(peer, "c")[0]:
         return True
     text = "you may not close news: others subscribe to it, and may publish on it"
-    assert refusal(told) == (peer, "c", Reason.DENIED, text)
+    assert refusal(deliveries) == (peer, "c", Reason.DENIED, text)
     return False
 
 
 def test_topic_with_other_subscribers_is_closed_only_with_permission() -> None:
-    hub = closing(ann=Permissions(), bob=Permissions(), eve=Permissions(close=("news",)))
+    hub = hub_with_identities(ann=Permissions(), bob=Permissions(), eve=Permissions(close=("news",)))
     assert may_close(hub, "ann")
     subscribe(hub, "ann", pattern("news"))
     assert not may_close(hub, "bob")
@@ -231,16 +231,16 @@ def test_topic_with_other_subscribers_is_closed_only_with_permission() -> None:
 
 def test_topic_is_closed_by_the_only_identity_that_may_publish_on_it() -> None:
     none = Permissions(publish=())
-    hub = closing(ann=Permissions(), bob=none, guest=none)
+    hub = hub_with_identities(ann=Permissions(), bob=none, guest=none)
     subscribe(hub, "bob", pattern("news"))
     assert may_close(hub, "ann")
-    hub = closing(ann=Permissions(), bob=none)
+    hub = hub_with_identities(ann=Permissions(), bob=none)
     subscribe(hub, "bob", pattern("news"))
     assert not may_close(hub, "ann")
 
 
 def test_anonymous_peers_close_topics_of_each_other() -> None:
-    hub = closing(ann=Permissions())
+    hub = hub_with_identities(ann=Permissions())
     hub.arrive("other", LRPM, Credentials(), 0.0)
     hub.handle("other", Hello(), 0.0)
     subscribe(hub, "other", pattern("news"))
@@ -254,39 +254,41 @@ def queue_call(hub: Hub, method: str, queue: str, **more: object) -> Deliveries:
     return hub.handle("x", Call("c", method, Value({"queue": queue, **more})), 0.0)
 
 
-def entered(rights: Permissions) -> Hub:
-    hub = make(identities=(Identity("alice", "sesame", permissions=rights),))
+def hub_with_session(permissions: Permissions) -> Hub:
+    hub = make_hub(identities=(Identity("alice", "sesame", permissions=permissions),))
     hub.arrive("x", LRPM, Credentials(bearer="sesame"), 0.0)
     hub.handle("x", Hello(), 0.0)
     return hub
 
 
 def test_push_and_pull_have_separate_permissions() -> None:
-    hub = entered(Permissions(push=("in.*",), pull=("out.*",)))
-    assert only(queue_call(hub, "hub.push", "in.a", data=1), Result)
-    told = refusal(queue_call(hub, "hub.push", "out.a", data=1))
-    assert told == ("x", "c", Reason.DENIED, "you may not push to queue out.a")
-    assert only(queue_call(hub, "hub.pull", "out.a", callback="1"), Result)
+    hub = hub_with_session(Permissions(push=("in.*",), pull=("out.*",)))
+    assert only_message(queue_call(hub, "hub.push", "in.a", data=1), Result)
+    refused = refusal(queue_call(hub, "hub.push", "out.a", data=1))
+    assert refused == ("x", "c", Reason.DENIED, "you may not push to queue out.a")
+    assert only_message(queue_call(hub, "hub.pull", "out.a", callback="1"), Result)
     for method in ("hub.pull", "hub.dead", "hub.redrive", "hub.drop"):
-        told = refusal(queue_call(hub, method, "in.a", **({"callback": "1"} if method == "hub.pull" else {"job": 1})))
-        assert told == ("x", "c", Reason.DENIED, "you may not pull from queue in.a")
-    listed = only(hub.handle("x", Call("c", "hub.queues"), 0.0), Result)
+        refused = refusal(
+            queue_call(hub, method, "in.a", **({"callback": "1"} if method == "hub.pull" else {"job": 1}))
+        )
+        assert refused == ("x", "c", Reason.DENIED, "you may not pull from queue in.a")
+    listed = only_message(hub.handle("x", Call("c", "hub.queues"), 0.0), Result)
     assert listed.body == Value({"out.a": {"waiting": 0, "given": 0, "dead": 0}})
 
 
 def test_no_pattern_denies_all_queues() -> None:
-    hub = entered(Permissions(push=(), pull=()))
+    hub = hub_with_session(Permissions(push=(), pull=()))
     for method in ("hub.push", "hub.pull", "hub.dead", "hub.redrive", "hub.drop"):
         assert refusal(queue_call(hub, method, "q", data=1, callback="1", job=1))[2] is Reason.DENIED
-    assert only(hub.handle("x", Call("c", "hub.queues"), 0.0), Result).body == Value({})
+    assert only_message(hub.handle("x", Call("c", "hub.queues"), 0.0), Result).body == Value({})
 
 
 def test_waiting_pull_ends_with_its_permission() -> None:
-    hub = entered(Permissions())
+    hub = hub_with_session(Permissions())
     for queue in ("a", "b"):
         queue_call(hub, "hub.pull", queue, callback="1")
     hub.reload(HubSettings(identities=(Identity("alice", "sesame", permissions=Permissions(pull=("b",))),)))
-    assert only(queue_call(hub, "hub.push", "a", data=1), Result).body == Value({"waiting": 1})
+    assert only_message(queue_call(hub, "hub.push", "a", data=1), Result).body == Value({"waiting": 1})
     assert len(queue_call(hub, "hub.push", "b", data=1)) == 2
     hub.reload(HubSettings(identities=(Identity("alice", "sesame", permissions=Permissions(pull=())),)))
     hub.leave("x", 0.0)

@@ -42,7 +42,7 @@ from fiveways.model.messages import (
 )
 from fiveways.wire.limits import Limits
 from fiveways.wire.payload import Json, Payload, Value
-from tests.support.hub_helpers import LRPM, MQTT, NQ, UMQ, UMQ36, held, pattern, topic
+from tests.support.hub_helpers import LRPM, MQTT, NQ, UMQ, UMQ36, count_objects, pattern, topic
 
 STEPS = 600
 NAMES = ["a", "a.b", "a.b.c", "r.x", "r.s.y", "hub.ping", "nothing"]
@@ -64,22 +64,22 @@ class Walk:
     """A hub, those who are there, and what they may expect."""
 
     def __init__(self, seed: int) -> None:
-        self.chance = Random(seed)
+        self.random = Random(seed)
         self.hub = Hub(Random(seed), LIMITS, SETTINGS)
         self.now = 0.0
-        self.last = 0
-        self.here: list[str] = []
-        self.waiting: Counter[tuple[str, str]] = Counter()
+        self.last_number = 0
+        self.peers: list[str] = []
+        self.pending: Counter[tuple[str, str]] = Counter()
         """Requests that are not answered, by peer and id."""
-        self.work: dict[str, list[HubMessage]] = {}
+        self.served: dict[str, list[HubMessage]] = {}
         """Calls that each peer has heard of, and perhaps answered."""
         self.announced: dict[str, list[str]] = {}
         """Attachments that each peer has announced and not sent."""
-        self.owed: dict[str, set[str]] = {}
+        self.expected: dict[str, set[str]] = {}
         """Attachments that each peer has been promised."""
         self.streams: list[Call] = []
         """Streamed requests, the last few."""
-        self.void: set[tuple[str, str]] = set()
+        self.lost: set[tuple[str, str]] = set()
         """Attachments of messages that could not be said."""
 
     # What comes out.
@@ -87,204 +87,204 @@ class Walk:
     def perform(self, deliveries: Deliveries) -> None:
         for delivery in deliveries:
             if isinstance(delivery, Fanout):
-                assert len({(each.peer, each.subscription) for each in delivery.subscribers}) == len(
+                assert len({(subscriber.peer, subscriber.subscription) for subscriber in delivery.subscribers}) == len(
                     delivery.subscribers
                 )
-                for each in delivery.subscribers:
-                    self.tell(each.peer, delivery.event)
+                for subscriber in delivery.subscribers:
+                    self.receive(subscriber.peer, delivery.event)
             elif isinstance(delivery, Persist):
                 self.perform([*delivery.then])
             elif isinstance(delivery, Announce):
                 self.perform([delivery.delivery])
             elif isinstance(delivery, Continuation):
                 self.perform(delivery.resume())
-            elif self.chance.random() < 0.03 and not isinstance(delivery.message, Attachment | Welcome | Goodbye):
-                self.lose(delivery)
+            elif self.random.random() < 0.03 and not isinstance(delivery.message, Attachment | Welcome | Goodbye):
+                self.fail_delivery(delivery)
             else:
-                self.tell(delivery.peer, delivery.message)
+                self.receive(delivery.peer, delivery.message)
 
-    def lose(self, delivery: Delivery) -> None:
+    def fail_delivery(self, delivery: Delivery) -> None:
         """The receiver's protocol cannot say it."""
-        self.void |= {(delivery.peer, name) for name in getattr(delivery.message, "attachments", ())}
+        self.lost |= {(delivery.peer, name) for name in getattr(delivery.message, "attachments", ())}
         if isinstance(delivery.message, Failure):
-            self.answered(delivery.peer, delivery.message.id)
-        error = self.chance.choice([Unrepresentable("no"), LocalProtocolError("too many"), LocalProtocolError("over")])
+            self.end_request(delivery.peer, delivery.message.id)
+        error = self.random.choice([Unrepresentable("no"), LocalProtocolError("too many"), LocalProtocolError("over")])
         self.perform(self.hub.handle_undelivered(delivery, error, self.now))
 
-    def tell(self, peer: str, word: HubMessage) -> None:
-        assert peer in self.here, f"{word} for {peer}, who is not there"
-        match word:
+    def receive(self, peer: str, message: HubMessage) -> None:
+        assert peer in self.peers, f"{message} for {peer}, who is not there"
+        match message:
             case Result(stream=True, last=False):
-                assert self.waiting[peer, word.id] == 1
+                assert self.pending[peer, message.id] == 1
             case Result() | Failure() | Description():
-                self.answered(peer, word.id)
+                self.end_request(peer, message.id)
             case Call() | Discover():
-                self.work[peer].append(word)
+                self.served[peer].append(message)
             case Attachment():
-                if (peer, word.name) not in self.void:
-                    self.owed[peer].remove(word.name)
+                if (peer, message.name) not in self.lost:
+                    self.expected[peer].remove(message.name)
             case Goodbye():
                 self.leave(peer)
-        names = getattr(word, "attachments", ())
-        if peer in self.here:
-            assert not self.owed[peer] & set(names)
-            self.owed[peer] |= set(names)
+        names = getattr(message, "attachments", ())
+        if peer in self.peers:
+            assert not self.expected[peer] & set(names)
+            self.expected[peer] |= set(names)
 
-    def answered(self, peer: str, word_id: str) -> None:
-        assert self.waiting[peer, word_id] == 1, f"{word_id} of {peer} is answered, but does not wait"
-        del self.waiting[peer, word_id]
+    def end_request(self, peer: str, word_id: str) -> None:
+        assert self.pending[peer, word_id] == 1, f"{word_id} of {peer} is answered, but does not wait"
+        del self.pending[peer, word_id]
 
     # What goes in.
 
-    def say(self, peer: str, word: HubMessage) -> None:
-        self.announced[peer] += getattr(word, "attachments", ())
-        self.perform(self.hub.handle(peer, word, self.now))
+    def send(self, peer: str, message: HubMessage) -> None:
+        self.announced[peer] += getattr(message, "attachments", ())
+        self.perform(self.hub.handle(peer, message, self.now))
 
-    def ask(self, peer: str, word: HubMessage) -> None:
+    def send_request(self, peer: str, message: HubMessage) -> None:
         """Make a request that must be answered."""
-        if isinstance(word, Call) and word.more:
-            self.streams = [*self.streams[-20:], word]
-        self.waiting[peer, word.id] += 1  # type: ignore[attr-defined]
-        self.say(peer, word)
+        if isinstance(message, Call) and message.more:
+            self.streams = [*self.streams[-20:], message]
+        self.pending[peer, message.id] += 1  # type: ignore[attr-defined]
+        self.send(peer, message)
 
-    def new(self) -> str:
-        self.last += 1
-        return f"n{self.last}"
+    def new_id(self) -> str:
+        self.last_number += 1
+        return f"n{self.last_number}"
 
-    def some(self) -> tuple[str, ...]:
-        return tuple(self.new() for _ in range(self.chance.choice([0, 0, 0, 1, 2])))
+    def new_attachments(self) -> tuple[str, ...]:
+        return tuple(self.new_id() for _ in range(self.random.choice([0, 0, 0, 1, 2])))
 
-    def yes(self) -> bool:
-        return self.chance.random() < 0.4
+    def flip(self) -> bool:
+        return self.random.random() < 0.4
 
     def body(self) -> Payload:
-        return self.chance.choice([Value(None), Value(1), Value([1]), Value("x" * 40), Json(b'{"$base64":1}')])
+        return self.random.choice([Value(None), Value(1), Value([1]), Value("x" * 40), Json(b'{"$base64":1}')])
 
     def join(self) -> None:
-        peer = f"p{self.chance.randrange(6)}"
-        if peer in self.here:
+        peer = f"p{self.random.randrange(6)}"
+        if peer in self.peers:
             return
-        self.here.append(peer)
-        self.work[peer], self.announced[peer], self.owed[peer] = [], [], set()
-        self.hub.arrive(peer, self.chance.choice([UMQ, UMQ36, LRPM, NQ, MQTT]), Credentials(), self.now)
-        self.say(peer, Hello())
+        self.peers.append(peer)
+        self.served[peer], self.announced[peer], self.expected[peer] = [], [], set()
+        self.hub.arrive(peer, self.random.choice([UMQ, UMQ36, LRPM, NQ, MQTT]), Credentials(), self.now)
+        self.send(peer, Hello())
 
     def leave(self, peer: str) -> None:
-        if peer not in self.here:
+        if peer not in self.peers:
             return
-        self.here.remove(peer)
-        self.waiting = Counter({key: number for key, number in self.waiting.items() if key[0] != peer})
-        del self.work[peer], self.announced[peer], self.owed[peer]
+        self.peers.remove(peer)
+        self.pending = Counter({key: number for key, number in self.pending.items() if key[0] != peer})
+        del self.served[peer], self.announced[peer], self.expected[peer]
         self.perform(self.hub.leave(peer, self.now))
 
-    def go_on(self, peer: str) -> None:
+    def send_part(self, peer: str) -> None:
         """Send a part of a streamed request that is open, as far as this peer has made one."""
-        open_here = [word for word in self.streams if self.waiting[peer, word.id]]
+        open_here = [message for message in self.streams if self.pending[peer, message.id]]
         if open_here:
-            ends = self.yes()
-            body = None if ends and self.yes() else self.chance.choice([Value(1), self.body()])
-            self.say(peer, Part(self.chance.choice(open_here).id, body, ends))
+            ends = self.flip()
+            body = None if ends and self.flip() else self.random.choice([Value(1), self.body()])
+            self.send(peer, Part(self.random.choice(open_here).id, body, ends))
 
     def request(self) -> HubMessage:
         """Something that is answered with a result or a failure."""
-        chance, new = self.chance, self.new()
-        name, where = chance.choice(NAMES), topic(chance.choice(TOPICS))
-        kind, share = chance.choice(["unary", "unary", "server", "both"]), chance.choice(["", "random", "first"])
-        call = Call(new, name, self.body(), "" if self.yes() else name, self.some())
-        timeout, more, stream, progress = chance.choice([None, None, 1.0, 9.0]), self.yes(), self.yes(), self.yes()
-        words: list[HubMessage] = [
+        random, new = self.random, self.new_id()
+        name, topic_ = random.choice(NAMES), topic(random.choice(TOPICS))
+        kind, share = random.choice(["unary", "unary", "server", "both"]), random.choice(["", "random", "first"])
+        call = Call(new, name, self.body(), "" if self.flip() else name, self.new_attachments())
+        timeout, more, stream, progress = random.choice([None, None, 1.0, 9.0]), self.flip(), self.flip(), self.flip()
+        messages: list[HubMessage] = [
             msgspec.structs.replace(call, timeout=timeout, more=more, stream=stream, progress=progress),
-            Call(new, name, self.body(), stream=self.yes()),
-            Call(new, chance.choice([*self.hub._callbacks._callbacks, "x"]), self.body(), callback=True),
-            Call(new, "hub.callback", Value(chance.choice(["x", "y"]))),
-            Call(new, "hub.push", Value([chance.choice("qrs"), self.body().json().decode()])),
-            Call(new, "hub.pull", Value([chance.choice("qrs"), "w"])),
-            Call(new, "hub.get", Value(["v", chance.choice(["p1", "p2"])])),
-            Register(new, name, kind=kind, share=share, route=self.yes()),
+            Call(new, name, self.body(), stream=self.flip()),
+            Call(new, random.choice([*self.hub._callbacks._callbacks, "x"]), self.body(), callback=True),
+            Call(new, "hub.callback", Value(random.choice(["x", "y"]))),
+            Call(new, "hub.push", Value([random.choice("qrs"), self.body().json().decode()])),
+            Call(new, "hub.pull", Value([random.choice("qrs"), "w"])),
+            Call(new, "hub.get", Value(["v", random.choice(["p1", "p2"])])),
+            Register(new, name, kind=kind, share=share, route=self.flip()),
             Register(new, "r", route=True),
-            Unregister(new, name, route=self.yes()),
-            Subscribe(new, pattern(chance.choice(PATTERNS)), f"s{chance.randrange(8)}", self.yes()),
-            Unsubscribe(new, f"s{chance.randrange(8)}"),
-            Publish(new, where, self.body(), self.some(), self.yes(), self.yes()),
-            CloseTopic(new, where),
-            SetVariable(new, chance.choice(["v", "w", "token"]), self.body(), self.some()),
+            Unregister(new, name, route=self.flip()),
+            Subscribe(new, pattern(random.choice(PATTERNS)), f"s{random.randrange(8)}", self.flip()),
+            Unsubscribe(new, f"s{random.randrange(8)}"),
+            Publish(new, topic_, self.body(), self.new_attachments(), self.flip(), self.flip()),
+            CloseTopic(new, topic_),
+            SetVariable(new, random.choice(["v", "w", "token"]), self.body(), self.new_attachments()),
             UnsetVariable(new, "v"),
-            Discover(new, chance.choice(["", "hub", "a", "r.", "r.x", "a.b", "r-s-", "r:x", "*"])),
+            Discover(new, random.choice(["", "hub", "a", "r.", "r.x", "a.b", "r-s-", "r:x", "*"])),
         ]
-        return chance.choice(words)
+        return random.choice(messages)
 
     def answer(self, peer: str) -> None:
         """Answer a call, a part of one, or one that was answered before."""
-        if not self.work[peer]:
+        if not self.served[peer]:
             return
-        word = self.chance.choice(self.work[peer][-8:])
-        op, body = word.id, self.body()  # type: ignore[attr-defined]
-        if isinstance(word, Discover):
-            told: list[HubMessage] = [
+        message = self.random.choice(self.served[peer][-8:])
+        op, body = message.id, self.body()  # type: ignore[attr-defined]
+        if isinstance(message, Discover):
+            result: list[HubMessage] = [
                 Description(op, ("x", "s.y", "bad\n"), ("s",)),
                 Description(op, doc="d"),
                 Result(op),
             ]
         else:
-            told = [
-                Result(op, body, self.some()),
+            result = [
+                Result(op, body, self.new_attachments()),
                 Result(op, body),
-                Result(op, body, self.some(), stream=True, last=False),
+                Result(op, body, self.new_attachments(), stream=True, last=False),
                 Result(op, body, stream=True, last=False),
                 Result(op, None, stream=True),
                 Failure(op, Reason.RAISED),
                 Progress(op, body),
             ]
-        self.say(peer, self.chance.choice(told))
+        self.send(peer, self.random.choice(result))
 
-    def say_anything(self, peer: str) -> None:
-        chance = self.chance
-        request = f"n{chance.randrange(max(1, self.last - 30), self.last + 2)}"
-        words: list[HubMessage] = [
-            Part(request, self.body(), self.yes()),
+    def send_anything(self, peer: str) -> None:
+        random = self.random
+        request = f"n{random.randrange(max(1, self.last_number - 30), self.last_number + 2)}"
+        messages: list[HubMessage] = [
+            Part(request, self.body(), self.flip()),
             Part(request, None, last=True),
             Cancel(request),
-            Publish(None, topic(chance.choice(TOPICS)), self.body(), self.some(), self.yes(), self.yes()),
-            Unsubscribe(None, f"s{chance.randrange(8)}"),
+            Publish(None, topic(random.choice(TOPICS)), self.body(), self.new_attachments(), self.flip(), self.flip()),
+            Unsubscribe(None, f"s{random.randrange(8)}"),
             SetVariable(None, "v", self.body()),
-            Result(str(chance.randrange(50))),
+            Result(str(random.randrange(50))),
             TopicClosed("s1"),
         ]
-        self.say(peer, chance.choice(words))
+        self.send(peer, random.choice(messages))
 
     def send_attachment(self, peer: str) -> None:
         if self.announced[peer]:
             name = self.announced[peer].pop(0)
-            self.say(peer, Attachment(name, b"data", None if self.yes() else "failed"))
+            self.send(peer, Attachment(name, b"data", None if self.flip() else "failed"))
 
     def step(self) -> None:
-        chance = self.chance
-        if not self.here or chance.random() < 0.05:
+        random = self.random
+        if not self.peers or random.random() < 0.05:
             self.join()
             return
-        peer = chance.choice(self.here)
-        match chance.randrange(20):
+        peer = random.choice(self.peers)
+        match random.randrange(20):
             case 0 | 1 | 2 | 3 | 4 | 5 | 6:
-                self.ask(peer, self.request())
+                self.send_request(peer, self.request())
             case 7 | 8 | 9 | 10 | 11:
                 self.answer(peer)
             case 12 | 13:
                 self.send_attachment(peer)
             case 14:
-                self.say_anything(peer)
+                self.send_anything(peer)
             case 15:
-                self.go_on(peer)
+                self.send_part(peer)
             case 16 | 17:
-                self.now += chance.choice([0.0, 0.1, 1.0])
+                self.now += random.choice([0.0, 0.1, 1.0])
                 deadline = self.hub.deadline()
                 if deadline is not None and deadline <= self.now:
                     self.perform(self.hub.expire(self.now))
-            case 18 if chance.random() < 0.3:
+            case 18 if random.random() < 0.3:
                 self.leave(peer)
-            case 19 if chance.random() < 0.1:
-                self.perform(self.hub.reload(chance.choice([SETTINGS, OTHERS])))
+            case 19 if random.random() < 0.1:
+                self.perform(self.hub.reload(random.choice([SETTINGS, OTHERS])))
             case _:
-                self.perform(self.hub.unsubscribe_slow_consumer(peer, f"s{chance.randrange(8)}"))
+                self.perform(self.hub.unsubscribe_slow_consumer(peer, f"s{random.randrange(8)}"))
 
 
 @pytest.mark.parametrize("seed", range(60))
@@ -300,13 +300,13 @@ def test_random_walk_keeps_invariants(seed: int) -> None:
         walk.now = max(walk.now, deadline)
         walk.perform(walk.hub.expire(walk.now))
     assert walk.hub.open_calls() == 0
-    assert walk.waiting == Counter()
+    assert walk.pending == Counter()
     # What was announced comes or fails, so nobody waits for it for ever.
-    for peer in list(walk.here):
-        while peer in walk.here and walk.announced[peer]:
+    for peer in list(walk.peers):
+        while peer in walk.peers and walk.announced[peer]:
             walk.send_attachment(peer)
-    assert {peer: names for peer, names in walk.owed.items() if names - {name for _, name in walk.void}} == {}
-    for peer in list(walk.here):
+    assert {peer: names for peer, names in walk.expected.items() if names - {name for _, name in walk.lost}} == {}
+    for peer in list(walk.peers):
         walk.leave(peer)
     assert_empty(walk.hub)
 
@@ -316,19 +316,19 @@ def test_random_walk_with_abrupt_end_keeps_invariants(seed: int) -> None:
     walk = Walk(seed)
     for _ in range(STEPS):
         walk.step()
-    while walk.here:
-        walk.leave(walk.chance.choice(walk.here))
-    assert walk.waiting == Counter()
+    while walk.peers:
+        walk.leave(walk.random.choice(walk.peers))
+    assert walk.pending == Counter()
     assert_empty(walk.hub)
 
 
 def assert_empty(hub: Hub) -> None:
     """All that is left is what is kept on purpose: values of topics, items of queues, names that are missed."""
     stats = hub.stats()
-    left = {name: stats[name] for name in ("sessions", "offers", "subscriptions", "callbacks", "open_calls")}
-    assert set(left.values()) == {0}
-    while (at := hub._work_queues.deadline()) is not None:  # the delay of a failed item is over without anybody
-        hub.expire(at)
+    remaining = {name: stats[name] for name in ("sessions", "offers", "subscriptions", "callbacks", "open_calls")}
+    assert set(remaining.values()) == {0}
+    while (deadline := hub._work_queues.deadline()) is not None:  # the delay of a failed item is over without anybody
+        hub.expire(deadline)
     assert hub.deadline() is None
     for queue in hub._work_queues._by_name.values():
         assert queue.waiting or queue.dead_jobs
@@ -354,4 +354,4 @@ def assert_empty(hub: Hub) -> None:
     hub._counters.failures.clear()
     hub.admission._failed_logins._by_address.clear()
     hub.reload(SETTINGS)
-    assert held(hub) == held(Hub(Random(1), LIMITS, SETTINGS))
+    assert count_objects(hub) == count_objects(Hub(Random(1), LIMITS, SETTINGS))

@@ -71,7 +71,7 @@ def test_released_pool_is_empty(amounts: list[tuple[Owner, int]]) -> None:
         pool.acquire(owner, amount)
     assert pool.used == sum(amount for _, amount in amounts)
     assert dict(pool.largest_owners(9)) == {
-        owner: pool.used_by(owner) for owner in (ADA, NEAR, FAR) if any(owner == each for each, _ in amounts)
+        owner: pool.used_by(owner) for owner in (ADA, NEAR, FAR) if any(owner == listed for listed, _ in amounts)
     }
     for owner, amount in amounts:
         pool.release(owner, amount)

@@ -10,44 +10,56 @@ from fiveways.hub.settings import Permissions
 from fiveways.model.messages import Call, Cancel, Failure, Result
 from fiveways.model.store_changes import DropJob, DropRetained, PutAnswer
 from fiveways.wire.payload import Value
-from tests.support.hub_helpers import LRPM, offer, refusal, topic
-from tests.unit.hub.test_owner_shares import BODY, OTHER, STRANGER, absent, ask, fill, join, push, retain, shared, told
+from tests.support.hub_helpers import LRPM, refusal, register_method, topic
+from tests.unit.hub.test_owner_shares import (
+    BODY,
+    OTHER,
+    STRANGER,
+    delivered,
+    fill_requests,
+    hub_with_shares,
+    join,
+    push,
+    register_and_unregister,
+    retain,
+    send_request,
+)
 
 THEM = f"address {STRANGER}"
 
 
-def filled(**settings: Any) -> Hub:  # noqa: ANN401  fields of HubSettings
+def hub_with_state(**settings: Any) -> Hub:  # noqa: ANN401  fields of HubSettings
     """A hub that holds something of two owners."""
-    hub = shared(is_durable=True, **settings)
+    hub = hub_with_shares(is_durable=True, **settings)
     join(hub, "op", "10.0.0.1", "t")
-    absent(hub)
+    register_and_unregister(hub)
     for peer, address in (("one", STRANGER), ("other", OTHER)):
         join(hub, peer, address)
         for number in (1, 2):
-            assert ask(hub, peer, number) == "accepted"
+            assert send_request(hub, peer, number) == "accepted"
         assert push(hub, peer, "q") == "pushed"
         assert retain(hub, peer, f"a.{peer}") == "retained"
     return hub
 
 
-def called(hub: Hub, method: str, **body: str) -> tuple[Any, Deliveries]:
+def call_hub(hub: Hub, method: str, **body: str) -> tuple[Any, Deliveries]:
     """What the operator is answered, and all that the hub does."""
-    done = hub.handle("op", Call("c", method, Value(body)), 1.0)
-    answers = [each.message for each in told(hub, done) if each.peer == "op"]
+    deliveries = hub.handle("op", Call("c", method, Value(body)), 1.0)
+    answers = [delivery.message for delivery in delivered(hub, deliveries) if delivery.peer == "op"]
     (answer,) = answers
     assert isinstance(answer, Result)
     assert answer.body is not None
-    return answer.body.value(), done
+    return answer.body.value(), deliveries
 
 
-def rows(hub: Hub, **chosen: str) -> set[tuple[object, ...]]:
-    found, _ = called(hub, "hub.owed", **chosen)
-    assert found["more"] == 0
-    return {tuple(each.values()) for each in found["held"]}
+def rows(hub: Hub, **state_filter: str) -> set[tuple[object, ...]]:
+    response, _ = call_hub(hub, "hub.owed", **state_filter)
+    assert response["more"] == 0
+    return {tuple(row.values()) for row in response["held"]}
 
 
 def test_state_is_listed_by_kind_owner_and_name() -> None:
-    hub = filled()
+    hub = hub_with_state()
     size = len(BODY.raw)
     one, other = retained_memory(topic("a.one"), BODY), retained_memory(topic("a.other"), BODY)
     assert rows(hub) == {
@@ -65,83 +77,94 @@ def test_state_is_listed_by_kind_owner_and_name() -> None:
 
 
 def test_purge_cancels_requests_of_one_owner_and_fails_their_calls() -> None:
-    hub = filled()
-    answer, done = called(hub, "hub.purge", kind="requests", owner=THEM)
+    hub = hub_with_state()
+    answer, deliveries = call_hub(hub, "hub.purge", kind="requests", owner=THEM)
     assert answer == {"purged": 2, "more": 0}
-    kept = [each for each in done if isinstance(each, Persist) and isinstance(each.record, PutAnswer)]
-    assert [each.record.key for each in kept if isinstance(each.record, PutAnswer)] == ["m#1", "m#2"]
-    failures = [then.message for each in kept for then in each.then if then.peer == "one"]
-    assert [each.reason for each in failures if isinstance(each, Failure)] == [Reason.CANCELLED] * 2
+    persist = [item for item in deliveries if isinstance(item, Persist) and isinstance(item.record, PutAnswer)]
+    assert [item.record.key for item in persist if isinstance(item.record, PutAnswer)] == ["m#1", "m#2"]
+    failures = [then.message for item in persist for then in item.then if then.peer == "one"]
+    assert [item.reason for item in failures if isinstance(item, Failure)] == [Reason.CANCELLED] * 2
     assert {row[1] for row in rows(hub, kind="requests")} == {f"address {OTHER}"}
     assert hub._durable_requests._pool.number == hub._durable_requests._waiting.pool.number == 2
 
 
 def test_purge_frees_the_share() -> None:
-    hub = filled()
-    fill(hub, join(hub, "two", STRANGER))
-    assert "for address" in ask(hub, "one", 99)
-    called(hub, "hub.purge", kind="requests", owner=THEM, name="m")
-    assert ask(hub, "one", 99) == "accepted"
+    hub = hub_with_state()
+    fill_requests(hub, join(hub, "two", STRANGER))
+    assert "for address" in send_request(hub, "one", 99)
+    call_hub(hub, "hub.purge", kind="requests", owner=THEM, name="m")
+    assert send_request(hub, "one", 99) == "accepted"
 
 
 def test_callee_of_purged_request_gets_cancellation() -> None:
-    hub = filled()
-    offer(hub, join(hub, "worker", "10.0.0.3", traits=LRPM), "live")
-    assert ask(hub, "one", 1, "live") == "accepted"
+    hub = hub_with_state()
+    register_method(hub, join(hub, "worker", "10.0.0.3", traits=LRPM), "live")
+    assert send_request(hub, "one", 1, "live") == "accepted"
     assert {row[4] for row in rows(hub, kind="requests", name="live")} == {1}
-    answer, done = called(hub, "hub.purge", kind="requests", name="live")
+    answer, deliveries = call_hub(hub, "hub.purge", kind="requests", name="live")
     assert answer == {"purged": 1, "more": 0}
-    assert [each.peer for each in done if isinstance(each, Delivery) and isinstance(each.message, Cancel)] == ["worker"]
+    assert [
+        delivery.peer
+        for delivery in deliveries
+        if isinstance(delivery, Delivery) and isinstance(delivery.message, Cancel)
+    ] == ["worker"]
     assert hub.open_calls() == 0
 
 
 def test_purge_deletes_all_jobs_but_assigned_ones() -> None:
-    hub = filled(max_tries=2, retry_delay=50.0)
+    hub = hub_with_state(max_tries=2, retry_delay=50.0)
 
-    def pulled() -> str:
+    def pull_job() -> str:
         join(hub, "worker", "10.0.0.3", traits=LRPM) if hub.find_session("worker") is None else None
-        done = hub.handle("worker", Call("g", "hub.pull", Value({"queue": "q", "callback": "cb"})), 0.0)
-        return next(each.message.id for each in done if isinstance(each, Delivery) and isinstance(each.message, Call))
+        purge_deliveries = hub.handle("worker", Call("g", "hub.pull", Value({"queue": "q", "callback": "cb"})), 0.0)
+        return next(
+            delivery.message.id
+            for delivery in purge_deliveries
+            if isinstance(delivery, Delivery) and isinstance(delivery.message, Call)
+        )
 
     push(hub, "one", "q")
-    hub.handle("worker", Failure(pulled(), Reason.RAISED, "no"), 0.0)  # the stranger's first is delayed
-    given = pulled()  # and the other's is with a worker
+    hub.handle("worker", Failure(pull_job(), Reason.RAISED, "no"), 0.0)  # the stranger's first is delayed
+    deliveries = pull_job()  # and the other's is with a worker
     assert rows(hub, kind="jobs", owner=THEM) == {("jobs", THEM, "q", 2, 0, 2)}
-    answer, done = called(hub, "hub.purge", kind="jobs", name="q*")
+    answer, purge_deliveries = call_hub(hub, "hub.purge", kind="jobs", name="q*")
     assert answer == {"purged": 2, "more": 0}
-    assert [each.record for each in done if isinstance(each, Persist)] == [DropJob("q", 3), DropJob("q", 1)]
+    assert [delivery.record for delivery in purge_deliveries if isinstance(delivery, Persist)] == [
+        DropJob("q", 3),
+        DropJob("q", 1),
+    ]
     assert rows(hub, kind="jobs") == {("jobs", f"address {OTHER}", "q", 1, 1, 1)}
     assert hub.queue_counts() == {"q": {"waiting": 0, "given": 1, "dead": 0}}
-    hub.handle("worker", Result(given), 0.0)
+    hub.handle("worker", Result(deliveries), 0.0)
     assert (hub.queue_counts(), hub._work_queues._bytes.used, hub._work_queues._pool.used) == ({}, 0, 0)
 
 
 def test_purge_of_values_is_answered_after_the_write() -> None:
-    hub = filled()
-    answer, done = called(hub, "hub.purge", kind="values", owner=THEM)
+    hub = hub_with_state()
+    answer, deliveries = call_hub(hub, "hub.purge", kind="values", owner=THEM)
     assert answer == {"purged": 1, "more": 0}
-    (kept,) = done
-    assert isinstance(kept, Persist)
-    assert (kept.record, [each.peer for each in kept.then]) == (DropRetained('["a","one"]'), ["op"])
+    (persist,) = deliveries
+    assert isinstance(persist, Persist)
+    assert (persist.record, [delivery.peer for delivery in persist.then]) == (DropRetained('["a","one"]'), ["op"])
     assert {row[2] for row in rows(hub, kind="values")} == {"a.other"}
 
 
 def test_purge_needs_a_kind_and_an_owner_or_a_name() -> None:
-    hub = filled()
+    hub = hub_with_state()
     for body in ({}, {"kind": "jobs"}, {"owner": THEM}, {"kind": "all", "name": "*"}, {"kind": 1.5, "name": "*"}):
         assert refusal(hub.handle("op", Call("c", "hub.purge", Value(body)), 0.0))[2] is Reason.BAD_ARGUMENTS
-    assert called(hub, "hub.purge", kind="jobs", name="none")[0] == {"purged": 0, "more": 0}
+    assert call_hub(hub, "hub.purge", kind="jobs", name="none")[0] == {"purged": 0, "more": 0}
 
 
 def test_default_permissions_do_not_allow_to_purge() -> None:
-    hub = filled()
-    word = Call("c", "hub.purge", Value({"kind": "requests", "owner": f"address {OTHER}"}))
-    assert refusal(hub.handle("one", word, 0.0))[2] is Reason.DENIED
+    hub = hub_with_state()
+    message = Call("c", "hub.purge", Value({"kind": "requests", "owner": f"address {OTHER}"}))
+    assert refusal(hub.handle("one", message, 0.0))[2] is Reason.DENIED
     assert len(rows(hub, kind="requests")) == 2
 
 
 def test_list_and_purge_require_permission() -> None:
-    hub = filled(anonymous_permissions=Permissions(call=("m", "hub.push")))
+    hub = hub_with_state(anonymous_permissions=Permissions(call=("m", "hub.push")))
     for method in ("hub.owed", "hub.purge"):
-        word = Call("c", method, Value({"kind": "jobs", "name": "*"}))
-        assert refusal(hub.handle("one", word, 0.0))[2] is Reason.DENIED
+        message = Call("c", method, Value({"kind": "jobs", "name": "*"}))
+        assert refusal(hub.handle("one", message, 0.0))[2] is Reason.DENIED

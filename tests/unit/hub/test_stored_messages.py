@@ -51,7 +51,7 @@ def test_failure_survives_encoding(
 
 
 @pytest.mark.parametrize(
-    ("body", "kept"),
+    ("body", "encoded"),
     [
         (Text("1.10"), b"1.10"),
         (Text("plain"), b'"plain"'),
@@ -61,10 +61,10 @@ def test_failure_survives_encoding(
         (None, b"null"),
     ],
 )
-def test_stored_results_have_their_nq_form(body: Payload | None, kept: bytes) -> None:
-    read = decode_answer("k", encode_result(Result("k", body)))
-    assert isinstance(read, Result)
-    assert read.body == Json(kept)
+def test_stored_results_have_their_nq_form(body: Payload | None, encoded: bytes) -> None:
+    decode = decode_answer("k", encode_result(Result("k", body)))
+    assert isinstance(decode, Result)
+    assert decode.body == Json(encoded)
 
 
 def test_body_without_value_is_not_storable() -> None:
@@ -78,9 +78,9 @@ def test_missing_extras_stay_missing() -> None:
 
 @given(st.binary(max_size=40))
 def test_invalid_record_is_rejected(raw: bytes) -> None:
-    for read in (decode_call, decode_answer):
+    for decode in (decode_call, decode_answer):
         try:
-            word = read("k", raw)
+            message = decode("k", raw)
         except (msgspec.DecodeError, KeyError, UnicodeDecodeError):
             continue
-        assert word.id == "k"
+        assert message.id == "k"

@@ -22,7 +22,7 @@ from fiveways.wire.limits import Limits
 from fiveways.wire.payload import Binary, Json, Payload, Text, Value
 from tests.support.hub_helpers import pattern, topic
 from tests.support.line_counting import instructions
-from tests.unit.hub.test_subscriptions import all_topics, make, patterns
+from tests.unit.hub.test_subscriptions import all_topics, make_subscriptions, patterns
 
 MANY = 2000
 PATTERNS: dict[str, Callable[[int], str]] = {
@@ -38,8 +38,8 @@ PATTERNS: dict[str, Callable[[int], str]] = {
 }
 
 
-def filled(texts: list[str]) -> Subscriptions:
-    subscriptions = make(len(texts) + 10)
+def subscriptions_to(texts: list[str]) -> Subscriptions:
+    subscriptions = make_subscriptions(len(texts) + 10)
     for number, text in enumerate(texts):
         subscriptions.add(pattern(text), Subscriber("peer", f"subscription {number}"), HUB_OWNER)
     return subscriptions
@@ -51,11 +51,11 @@ def test_subscription_memory_estimate_covers_allocations(kind: str) -> None:
     gc.collect()
     tracemalloc.start()
     try:
-        before, _ = tracemalloc.get_traced_memory()
-        subscriptions = filled(texts)
+        previous, _ = tracemalloc.get_traced_memory()
+        subscriptions = subscriptions_to(texts)
         subscriptions.match(topic("sensors.heat"))
         gc.collect()
-        taken = tracemalloc.get_traced_memory()[0] - before
+        taken = tracemalloc.get_traced_memory()[0] - previous
     finally:
         tracemalloc.stop()
     assert taken <= subscriptions.size <= 3 * taken
@@ -73,17 +73,19 @@ MATCHED: dict[str, Callable[[int], str]] = {
 @pytest.mark.parametrize("kind", MATCHED)
 @pytest.mark.parametrize("published", ["sensors", "a.a.a.a.a.a.a.a.a.a.a.a.a.a.a.a"])
 def test_other_patterns_cost_a_publication_nothing(kind: str, published: str) -> None:
-    few, many = (filled([MATCHED[kind](number) for number in range(count)]) for count in (10, MANY))
-    assert few.match(topic(published)) == many.match(topic(published)) == ()
+    few, number_of_patterns = (
+        subscriptions_to([MATCHED[kind](number) for number in range(count)]) for count in (10, MANY)
+    )
+    assert few.match(topic(published)) == number_of_patterns.match(topic(published)) == ()
     few._clear_caches()
-    many._clear_caches()
+    number_of_patterns._clear_caches()
     steps = instructions(lambda: few.match(topic(published)))
-    assert instructions(lambda: many.match(topic(published))) == steps
+    assert instructions(lambda: number_of_patterns.match(topic(published))) == steps
 
 
 def test_number_of_pattern_shapes_is_limited() -> None:
     mallory = Owner("identity mallory", is_anonymous=False)
-    subscriptions = make(1 << 13)
+    subscriptions = make_subscriptions(1 << 13)
     refused = 0
     for number in range(1 << 12):
         text = ".".join("*" if number >> level & 1 else "a" for level in range(12)) + ".z.*"
@@ -95,7 +97,7 @@ def test_number_of_pattern_shapes_is_limited() -> None:
     assert refused == (1 << 12) - 512
     victim = ".".join("a" * 13) + ".b"
     steps = instructions(lambda: subscriptions.match(topic(victim)))
-    one = filled([".".join("*" * 14)])
+    one = subscriptions_to([".".join("*" * 14)])
     assert steps < 600 * instructions(lambda: one.match(topic(victim)))
     subscriptions.leave("mallory")
     assert (subscriptions._steps.used, subscriptions._steps.used_by(mallory)) == (0, 0)
@@ -103,7 +105,7 @@ def test_number_of_pattern_shapes_is_limited() -> None:
 
 def test_shape_is_charged_to_an_owner_that_uses_it() -> None:
     ann, bob = (Owner(name, is_anonymous=False) for name in ("ann", "bob"))
-    subscriptions = make()
+    subscriptions = make_subscriptions()
     subscriptions.add(pattern("a*b.c"), Subscriber("ann", "1"), ann)
     subscriptions.add(pattern("x*y.z"), Subscriber("bob", "1"), bob)
     subscriptions.add(pattern("x*y.w"), Subscriber("bob", "2"), bob)
@@ -119,14 +121,14 @@ def test_shape_is_charged_to_an_owner_that_uses_it() -> None:
 
 def test_subscriptions_are_limited_in_bytes() -> None:
     ann, bob = (Owner(name, is_anonymous=False) for name in ("ann", "bob"))
-    subscriptions = make(100)
+    subscriptions = make_subscriptions(100)
     subscriptions.configure(HubSettings(max_subscription_bytes=10_000, share=0.5))
-    most = 5000 // bytes_of_subscription(pattern("t"), "0")
-    for number in range(most):
+    max_count = 5000 // bytes_of_subscription(pattern("t"), "0")
+    for number in range(max_count):
         subscriptions.add(pattern("t"), Subscriber("ann", str(number)), ann)
     with pytest.raises(Refusal, match="no room for a subscription: the share of 5000"):
         subscriptions.add(pattern("t"), Subscriber("ann", "more"), ann)
-    for number in range(most):
+    for number in range(max_count):
         subscriptions.add(pattern("t"), Subscriber("bob", str(number)), bob)
     subscriptions.leave("ann")
     subscriptions.leave("bob")
@@ -143,37 +145,44 @@ def test_too_deep_pattern_is_refused() -> None:
 
 
 @given(
-    st.lists(st.tuples(st.booleans(), patterns.filter(lambda each: bool(each.levels or each.matches_deeper)))),
+    st.lists(
+        st.tuples(
+            st.booleans(),
+            patterns.filter(lambda watched_topic: bool(watched_topic.levels or watched_topic.matches_deeper)),
+        )
+    ),
     st.data(),
 )
 def test_changed_pattern_keeps_lists_of_other_topics(changes: list[tuple[bool, Pattern]], data: st.DataObject) -> None:
-    subscriptions = make(100)
-    there: dict[int, Pattern] = {}
+    subscriptions = make_subscriptions(100)
+    current: dict[int, Pattern] = {}
     watched: list[Topic] = data.draw(st.lists(all_topics, max_size=6, unique=True))
-    for number, (ends, asked) in enumerate(changes):
-        before = {each: subscriptions.match(each) for each in watched}
-        changed = asked
-        if ends and there:
-            old = data.draw(st.sampled_from(sorted(there)))
-            changed = there.pop(old)
+    for number, (ends, pattern_) in enumerate(changes):
+        previous = {watched_topic: subscriptions.match(watched_topic) for watched_topic in watched}
+        changed = pattern_
+        if ends and current:
+            old = data.draw(st.sampled_from(sorted(current)))
+            changed = current.pop(old)
             subscriptions.remove("peer", str(old))
         else:
-            there[number] = asked
-            subscriptions.add(asked, Subscriber("peer", str(number)), HUB_OWNER)
-        for each in watched:
-            found = subscriptions.match(each)
-            assert sorted(int(one.subscription) for one in found) == [n for n in there if there[n].matches(each)]
-            assert changed.matches(each) or found is before[each]
+            current[number] = pattern_
+            subscriptions.add(pattern_, Subscriber("peer", str(number)), HUB_OWNER)
+        for watched_topic in watched:
+            result = subscriptions.match(watched_topic)
+            assert sorted(int(one.subscription) for one in result) == [
+                n for n in current if current[n].matches(watched_topic)
+            ]
+            assert changed.matches(watched_topic) or result is previous[watched_topic]
 
 
 def test_topics_with_same_subscribers_share_their_list() -> None:
-    subscriptions = filled(["a.*"])
+    subscriptions = subscriptions_to(["a.*"])
     assert subscriptions.match(topic("a.b")) is subscriptions.match(topic("a.c"))
     assert subscriptions._joined_length == 0
 
 
 def test_changed_pattern_keeps_cached_topics_with_other_first_segment() -> None:
-    subscriptions = filled(["a.*", "*.b", "c.d"])
+    subscriptions = subscriptions_to(["a.*", "*.b", "c.d"])
     subscriptions.match(topic("a.b"))
     subscriptions.match(topic("c.d"))
     subscriptions.add(pattern("a.x*"), Subscriber("new", "s"), HUB_OWNER)
@@ -184,16 +193,16 @@ def test_changed_pattern_keeps_cached_topics_with_other_first_segment() -> None:
 def test_cost_of_changed_pattern_does_not_grow_with_subscribers() -> None:
     steps = []
     for count in (10, 1000):
-        subscriptions = make(2 * count)
+        subscriptions = make_subscriptions(2 * count)
         for number in range(count):
             subscriptions.add(pattern("a.b"), Subscriber("peer", f"b{number}"), HUB_OWNER)
             subscriptions.add(pattern("a.*"), Subscriber("peer", f"w{number}"), HUB_OWNER)
         first = subscriptions.match(topic("a.b"))
 
-        def change(there: Subscriptions = subscriptions) -> None:
-            there.add(pattern("*.c"), Subscriber("mallory", "s"), HUB_OWNER)
-            there.match(topic("a.b"))
-            there.remove("mallory", "s")
+        def change(current: Subscriptions = subscriptions) -> None:
+            current.add(pattern("*.c"), Subscriber("mallory", "s"), HUB_OWNER)
+            current.match(topic("a.b"))
+            current.remove("mallory", "s")
 
         steps.append(instructions(change))
         assert subscriptions.match(topic("a.b")) is first
@@ -214,15 +223,15 @@ def test_retained_memory_estimate_covers_allocations(kind: str, body: Payload) -
     gc.collect()
     tracemalloc.start()
     try:
-        before, _ = tracemalloc.get_traced_memory()
+        previous, _ = tracemalloc.get_traced_memory()
         values = RetainedValues()
         for number in range(MANY):
-            where = tuple(RETAINED[kind](number).split("."))  # not from the cache of `topic`
+            topic_ = tuple(RETAINED[kind](number).split("."))  # not from the cache of `topic`
             own = decode(encode(body.value())) if isinstance(body, Value) else None
-            kept = body if own is None else Value(own)
-            values.store(RetainedValue(where, kept, number, retained_memory(where, kept)))
+            retained = body if own is None else Value(own)
+            values.store(RetainedValue(topic_, retained, number, retained_memory(topic_, retained)))
         gc.collect()
-        taken = tracemalloc.get_traced_memory()[0] - before
+        taken = tracemalloc.get_traced_memory()[0] - previous
     finally:
         tracemalloc.stop()
     shared = 0 if isinstance(body, Value) else MANY * memory_of(body)

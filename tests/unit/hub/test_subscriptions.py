@@ -21,51 +21,51 @@ patterns = st.builds(Pattern, st.lists(levels, max_size=3).map(tuple), st.boolea
 all_topics = st.lists(segments, min_size=1, max_size=4).map(tuple)
 
 
-def make(most: int = 10) -> Subscriptions:
-    return Subscriptions(Limits(max_subscriptions=most))
+def make_subscriptions(limit: int = 10) -> Subscriptions:
+    return Subscriptions(Limits(max_subscriptions=limit))
 
 
-def table(*written: str) -> Subscriptions:
+def subscriptions_to(*patterns: str) -> Subscriptions:
     """Each pattern is the subscription of a peer of that name."""
-    subscriptions = make()
-    for text in written:
+    subscriptions = make_subscriptions()
+    for text in patterns:
         subscriptions.add(pattern(text), Subscriber(text, "s"), HUB_OWNER)
     return subscriptions
 
 
-def found(subscriptions: Subscriptions, text: str) -> list[str]:
+def matching_peers(subscriptions: Subscriptions, text: str) -> list[str]:
     return [subscriber.peer for subscriber in subscriptions.match(topic(text))]
 
 
 def test_exact_topics_and_patterns_match() -> None:
-    subscriptions = table("a.b", "a.*", "*.b", "a/#", "#", "a/+", "a.b.c", "x*.y")
-    assert found(subscriptions, "a.b") == ["a.b", "a.*", "*.b", "a/+", "a/#", "#"]
-    assert found(subscriptions, "a") == ["a/#", "#"]
-    assert found(subscriptions, "xx.y") == ["x*.y", "#"]
-    assert found(subscriptions, "x.y") == ["#"]
-    assert found(subscriptions, "a.b.c") == ["a.b.c", "a/#", "#"]
+    subscriptions = subscriptions_to("a.b", "a.*", "*.b", "a/#", "#", "a/+", "a.b.c", "x*.y")
+    assert matching_peers(subscriptions, "a.b") == ["a.b", "a.*", "*.b", "a/+", "a/#", "#"]
+    assert matching_peers(subscriptions, "a") == ["a/#", "#"]
+    assert matching_peers(subscriptions, "xx.y") == ["x*.y", "#"]
+    assert matching_peers(subscriptions, "x.y") == ["#"]
+    assert matching_peers(subscriptions, "a.b.c") == ["a.b.c", "a/#", "#"]
 
 
 def test_leading_wildcard_does_not_match_system_topics() -> None:
-    subscriptions = table("#", "*", "+/x", "$sys", "$sys/#")
-    assert found(subscriptions, "$sys") == ["$sys", "$sys/#"]
-    assert found(subscriptions, "$sys.x") == ["$sys/#"]
-    assert found(subscriptions, "sys.x") == ["+/x", "#"]
+    subscriptions = subscriptions_to("#", "*", "+/x", "$sys", "$sys/#")
+    assert matching_peers(subscriptions, "$sys") == ["$sys", "$sys/#"]
+    assert matching_peers(subscriptions, "$sys.x") == ["$sys/#"]
+    assert matching_peers(subscriptions, "sys.x") == ["+/x", "#"]
 
 
 @given(st.lists(patterns, max_size=8), st.data())
-def test_index_finds_all_matching_patterns(asked: list[Pattern], data: st.DataObject) -> None:
-    asked = [each for each in asked if each.levels or each.matches_deeper]
-    subscriptions = make(100)
-    for number, each in enumerate(asked):
-        subscriptions.add(each, Subscriber("peer", str(number)), HUB_OWNER)
-    gone = data.draw(st.sets(st.sampled_from(range(len(asked))))) if asked else set()
-    for number in gone:
+def test_index_finds_all_matching_patterns(requested: list[Pattern], data: st.DataObject) -> None:
+    requested = [pattern_ for pattern_ in requested if pattern_.levels or pattern_.matches_deeper]
+    subscriptions = make_subscriptions(100)
+    for number, pattern_ in enumerate(requested):
+        subscriptions.add(pattern_, Subscriber("peer", str(number)), HUB_OWNER)
+    removed = data.draw(st.sets(st.sampled_from(range(len(requested))))) if requested else set()
+    for number in removed:
         assert subscriptions.remove("peer", str(number))
-    for where in data.draw(st.lists(all_topics, max_size=4)):
+    for topic_ in data.draw(st.lists(all_topics, max_size=4)):
         for _ in range(2):  # the second time from the cache
-            numbers = sorted(int(subscriber.subscription) for subscriber in subscriptions.match(where))
-            assert numbers == [n for n, wanted in enumerate(asked) if n not in gone and wanted.matches(where)]
+            numbers = sorted(int(subscriber.subscription) for subscriber in subscriptions.match(topic_))
+            assert numbers == [n for n, other in enumerate(requested) if n not in removed and other.matches(topic_)]
     subscriptions.leave("peer")
     assert len(subscriptions) == 0
     assert (len(subscriptions._patterns), subscriptions._steps.used, subscriptions.size) == (0, 0, 0)
@@ -73,7 +73,7 @@ def test_index_finds_all_matching_patterns(asked: list[Pattern], data: st.DataOb
 
 
 def test_subscriber_tuple_is_reused_until_subscribers_change() -> None:
-    subscriptions = table("a.b", "a.*")
+    subscriptions = subscriptions_to("a.b", "a.*")
     first, other = subscriptions.match(topic("a.b")), subscriptions.match(topic("x"))
     subscriptions.add(pattern("x"), Subscriber("new", "s"), HUB_OWNER)
     assert subscriptions.match(topic("a.b")) is first
@@ -94,11 +94,11 @@ def test_subscriber_tuple_is_reused_until_subscribers_change() -> None:
 def test_cache_is_limited_by_topics_and_subscribers(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("fiveways.hub.subscriptions._MAX_CACHED_TOPICS", 3)
     monkeypatch.setattr("fiveways.hub.subscriptions._MAX_CACHED_SUBSCRIBERS", 5)
-    subscriptions = table("x")
+    subscriptions = subscriptions_to("x")
     for text in "abcd":
         subscriptions.match(topic(text))
     assert list(subscriptions._cache) == [("d",)]
-    subscriptions = table("#", "+", "a")
+    subscriptions = subscriptions_to("#", "+", "a")
     for text in "abc":
         subscriptions.match(topic(text))
     assert (list(subscriptions._joined_lists), subscriptions._joined_length) == ([("c",)], 2)
@@ -109,7 +109,7 @@ def test_cache_is_limited_by_topics_and_subscribers(monkeypatch: pytest.MonkeyPa
 
 
 def test_subscription_names_are_unique_and_limited() -> None:
-    subscriptions = table(*"abcdefghij")
+    subscriptions = subscriptions_to(*"abcdefghij")
     for number in range(10):
         subscriptions.add(pattern("x"), Subscriber("peer", str(number)), HUB_OWNER)
     with pytest.raises(Refusal, match="more than 10 subscriptions"):
@@ -123,7 +123,7 @@ def test_subscription_names_are_unique_and_limited() -> None:
 
 
 def test_configured_overflow_policy_overrides_subscriber() -> None:
-    subscriptions = make()
+    subscriptions = make_subscriptions()
     subscriptions.configure(HubSettings(topic_policies=(("orders.*", "block"), ("*", "close"))))
     subscriptions.add(pattern("#"), Subscriber("all", "s", when_full="skip"), HUB_OWNER)
     subscriptions.add(pattern("orders.new"), Subscriber("one", "s", envelope=True, when_full="unsubscribe"), HUB_OWNER)
@@ -137,8 +137,8 @@ def test_configured_overflow_policy_overrides_subscriber() -> None:
 
 
 def test_closed_topic_ends_exact_subscriptions_only() -> None:
-    subscriptions = table("a.b", "a.*")
+    subscriptions = subscriptions_to("a.b", "a.*")
     subscriptions.add(pattern("a.b"), Subscriber("peer", "t"), HUB_OWNER)
     assert subscriptions.close_topic(topic("a.b")) == [Subscriber("a.b", "s"), Subscriber("peer", "t")]
     assert subscriptions.close_topic(topic("a.b")) == []
-    assert found(subscriptions, "a.b") == ["a.*"]
+    assert matching_peers(subscriptions, "a.b") == ["a.*"]

@@ -20,7 +20,7 @@ from fiveways.runtime.exchange import Exchange
 from fiveways.runtime.metric_families import COUNTER, FAMILIES, HISTOGRAM
 from fiveways.transports.http import Request
 from fiveways.wire.payload import NULL
-from tests.support.hub_helpers import offer, opened, pattern, subscribe, topic
+from tests.support.hub_helpers import hub_with_peers, pattern, register_method, subscribe, topic
 from tests.support.paths import ROOT
 
 PLAIN = {
@@ -59,8 +59,8 @@ def value(text: str, name: str, **labels: str) -> float:
 
 def busy() -> Hub:
     """A hub with known traffic."""
-    hub = opened()
-    offer(hub, "bob", "math.add")
+    hub = hub_with_peers()
+    register_method(hub, "bob", "math.add")
     subscribe(hub, "ann", pattern("news.*"))
     for number in range(1, 4):
         hub.handle("ann", Call("c", "math.add"), 0.0)
@@ -138,7 +138,7 @@ def test_families_without_a_source_are_omitted() -> None:
 
 @pytest.mark.parametrize("name", HOSTILE)
 def test_arbitrary_names_are_escaped(name: str) -> None:
-    hub = opened()
+    hub = hub_with_peers()
     hub.traffic.call_stats(name, "umq", "nq").calls += 1
     hub.traffic.topic_stats((name,)).publications += 1
     found = parsed(page(hub))
@@ -152,13 +152,13 @@ def test_arbitrary_names_are_escaped(name: str) -> None:
 
 
 def test_lone_surrogate_is_escaped() -> None:
-    hub = opened()
+    hub = hub_with_peers()
     hub.traffic.call_stats("\ud800", "umq", "nq").calls += 1
     assert value(page(hub), "fiveways_method_calls_total", method="\\ud800") == 1
 
 
 def test_number_of_name_labels_is_bounded() -> None:
-    hub = opened()
+    hub = hub_with_peers()
     before, turned_away = len(page(hub).splitlines()), Counter[str]()
     for number in range(10_000):
         cell = hub.traffic.call_stats(f"m{number}", "umq", "nq")
@@ -229,7 +229,7 @@ def test_page_is_cached_for_one_second(monkeypatch: pytest.MonkeyPatch) -> None:
         return tell(numbers, names=names)
 
     async def run() -> None:
-        exchange, now = Exchange(opened(anonymous="loopback")), 100.0
+        exchange, now = Exchange(hub_with_peers(anonymous="loopback")), 100.0
         monkeypatch.setattr(exchange, "now", lambda: now)
         watching = AdminEndpoints(exchange, None, None, 0.0)
 

@@ -6,7 +6,7 @@ import pytest
 
 from fiveways.runtime.session_log import SessionLog
 from fiveways.runtime.structured_logging import RateLimitedLog
-from tests.support.hub_helpers import make
+from tests.support.hub_helpers import make_hub
 
 LOG = logging.getLogger("fiveways.test")
 
@@ -29,7 +29,7 @@ def test_lines_below_the_limit_are_logged(caplog: pytest.LogCaptureFixture) -> N
 
 
 def test_refused_logins_are_one_line_a_minute(caplog: pytest.LogCaptureFixture) -> None:
-    admission, times = make().admission, [0.0]
+    admission, times = make_hub().admission, [0.0]
     session_log = SessionLog(admission, lambda: times[-1])
     for second in range(120):
         times.append(float(second))
