@@ -1,4 +1,4 @@
-"""Optional dependencies of the package, by extra."""
+"""Extras of the package: optional dependencies that are imported at runtime."""
 
 import importlib.util
 from collections.abc import Mapping
@@ -12,7 +12,7 @@ MODULES: Final[Mapping[str, tuple[str, ...]]] = {
     "pipeline": ("numpy", "pandas", "pyarrow", "pyspark"),
     "tracing": ("opentelemetry.exporter.otlp.proto.http", "opentelemetry.sdk", "requests"),
 }
-"""Modules by extra; `[project.optional-dependencies]` in pyproject.toml has the packages."""
+"""Modules by extra; the project metadata in pyproject.toml has the packages."""
 
 
 def require(extra: str, by: str) -> None:

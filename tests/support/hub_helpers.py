@@ -1,4 +1,4 @@
-"""Hubs and peers for tests: who speaks what, and how somebody comes in."""
+"""Hubs and peers for tests of the hub."""
 
 from collections.abc import Mapping
 from random import Random
@@ -22,7 +22,7 @@ NQ = ProtocolTraits("nq", names.NQ, topics.NQ, accepts_streams=True, cancels=Tru
 MQTT = ProtocolTraits("mqtt-rpc", names.MQTT, topics.MQTT, accepts_streams=True)
 
 PEERS = {"ann": LRPM, "bob": UMQ, "cleo": NQ, "dan": LRPM, "eve": UMQ}
-"""Who is there when nothing else is said."""
+"""The sessions of `hub_with_peers`, with their protocols."""
 
 
 def make_hub(
@@ -31,12 +31,12 @@ def make_hub(
     is_durable: bool = False,
     **settings: Any,  # noqa: ANN401  fields of HubSettings
 ) -> Hub:
-    """A hub that nobody has come to yet."""
+    """Return a hub without sessions."""
     return Hub(Random(7), Limits(**(limits or {})), HubSettings(**settings), is_durable=is_durable)
 
 
 def hub_with_peers(limits: Mapping[str, Any] | None = None, **settings: Any) -> Hub:  # noqa: ANN401  fields of HubSettings
-    """A hub that all of `PEERS` have come to."""
+    """Return a hub with a session for each of `PEERS`."""
     hub = make_hub(limits, **settings)
     for peer, traits in PEERS.items():
         join(hub, peer, traits)
@@ -44,7 +44,7 @@ def hub_with_peers(limits: Mapping[str, Any] | None = None, **settings: Any) -> 
 
 
 def join(hub: Hub, peer: str, traits: ProtocolTraits = LRPM, now: float = 0.0) -> None:
-    """Somebody comes in, without an identity."""
+    """Add an anonymous session."""
     hub.arrive(peer, traits, Credentials(), now)
     assert hub.handle(peer, Hello(), now) == welcome(peer)
 
@@ -54,12 +54,12 @@ def welcome(peer: str) -> Deliveries:
 
 
 def register_method(hub: Hub, peer: str, method: str, spelling: str = "", **options: Any) -> None:  # noqa: ANN401  of Register
-    """Somebody offers a method."""
+    """Register a method."""
     assert hub.handle(peer, Register("r", method, spelling, **options), 0.0) == success(peer, "r")
 
 
 def subscribe(hub: Hub, peer: str, pattern: Pattern, name: str = "s", **options: Any) -> None:  # noqa: ANN401  of Subscribe
-    """Somebody subscribes to something of which no value is kept."""
+    """Subscribe to topics without retained values."""
     assert hub.handle(peer, Subscribe("r", pattern, name, **options), 0.0) == success(peer, "r", Value({"id": name}))
 
 
@@ -68,17 +68,17 @@ def topic(text: str) -> Topic:
 
 
 def pattern(text: str) -> Pattern:
-    """A pattern as UMQ writes it, or with `/`, `+` or `#` as MQTT does."""
+    """Parse a pattern in UMQ style, or in MQTT style if it has `/`, `+` or `#`."""
     return topics.parse_pattern(text, topics.MQTT if set("/+#") & set(text) else topics.UMQ)
 
 
 def success(peer: str, message_id: str, body: Payload = NULL, op: str = "") -> Deliveries:
-    """A request was carried out."""
+    """Return the deliveries after a successful request."""
     return [Delivery(peer, Result(message_id, body), op)]
 
 
 def refusal(deliveries: Deliveries) -> tuple[str, str, Reason, str]:
-    """Who was refused what, and why."""
+    """Return peer, request id, reason and text of a refused request."""
     (delivery,) = deliveries
     assert isinstance(delivery, Delivery)
     assert isinstance(delivery.message, Failure)
@@ -86,7 +86,7 @@ def refusal(deliveries: Deliveries) -> tuple[str, str, Reason, str]:
 
 
 def only_message(deliveries: Deliveries, kind: type[HubMessage]) -> Any:  # noqa: ANN401  of that kind
-    """The one word that is said, which is of this kind."""
+    """Return the message of the only delivery, which is of this kind."""
     (delivery,) = deliveries
     assert isinstance(delivery, Delivery)
     assert isinstance(delivery.message, kind)
@@ -94,7 +94,7 @@ def only_message(deliveries: Deliveries, kind: type[HubMessage]) -> Any:  # noqa
 
 
 def count_objects(hub: Hub) -> int:
-    """How many things the hub holds in all its tables, but for what it has learned for later, and its numbers."""
+    """Count the objects in all tables of the hub, without its traffic counters."""
     visited = {id(numbers) for numbers in (hub.traffic, hub.traffic.topics, *hub.traffic._tables.values())}
     stack: list[object] = [hub]
     total = 0

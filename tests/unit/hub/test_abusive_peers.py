@@ -1,4 +1,4 @@
-"""Peers that do not know when to stop: they are refused, and what the hub holds has an end."""
+"""Abusive peers: floods are refused, and the state of the hub stays limited."""
 
 from collections.abc import Callable
 from typing import Any
@@ -32,9 +32,9 @@ SETTINGS: dict[str, Any] = {
     "max_queue": 20,
     "max_queue_bytes": 1000,
 }
-TIMES = 500
+ROUNDS = 500
 MAX_OBJECTS = 800
-"""Things that a hub may hold with these bounds; without them, each test would leave thousands."""
+"""Objects that a hub may hold with these limits; without them, each test would leave thousands."""
 
 FLOODS: dict[str, Callable[[int], HubMessage]] = {
     "methods": lambda n: Register("1", f"m{n}"),
@@ -61,7 +61,7 @@ FLOODS: dict[str, Callable[[int], HubMessage]] = {
 def test_flood_is_refused_within_limits(flood: str) -> None:
     hub = prepared_hub()
     reasons = set[Reason]()
-    for number in range(TIMES):
+    for number in range(ROUNDS):
         for delivery in hub.handle("mallory", FLOODS[flood](number), 0.0):
             message = getattr(delivery, "message", None)
             if isinstance(message, Failure):
@@ -69,7 +69,7 @@ def test_flood_is_refused_within_limits(flood: str) -> None:
     assert reasons <= {Reason.OVERLOADED, Reason.TOO_LARGE}
     assert reasons
     assert count_objects(hub) < MAX_OBJECTS
-    # Nobody else is worse off.
+    # Other peers are not affected.
     deliveries = hub.handle("good", Call("c", "n"), 0.0)
     assert [getattr(delivery, "peer", "") for delivery in deliveries] == ["fine"]
 
@@ -104,7 +104,7 @@ def test_short_lived_state_is_bounded(cycle: str, monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr("fiveways.hub.subscriptions._MAX_CACHED_TOPICS", 50)
     hub = prepared_hub()
     register_method(hub, "mallory", "x")
-    for number in range(TIMES):
+    for number in range(ROUNDS):
         for message in CYCLES[cycle](number):
             hub.handle("mallory", message, 0.0)
     assert count_objects(hub) < MAX_OBJECTS
@@ -114,9 +114,9 @@ def test_departed_peers_leave_no_state() -> None:
     hub = prepared_hub()
     lasting = {"methods", "routes", "retained values", "queues", "items", "large items"}
     floods = [flood for name, flood in FLOODS.items() if name not in lasting]
-    hub.expire(1.0)  # sweeps out deadlines of what is gone
+    hub.expire(1.0)  # removes cancelled timers
     before = count_objects(hub)
-    for number in range(TIMES):
+    for number in range(ROUNDS):
         join(hub, f"p{number}", UMQ)
         for flood in floods:
             hub.handle(f"p{number}", flood(0), 0.0)

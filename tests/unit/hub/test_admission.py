@@ -1,4 +1,4 @@
-"""Who is let in, and as whom."""
+"""Admission and authentication of sessions."""
 
 from typing import Any
 
@@ -50,7 +50,7 @@ REMOTE = Credentials(is_loopback=False)
 def send_hello(
     hub: Hub, body: Payload = NULL, traits: ProtocolTraits = LRPM, credentials: Credentials = REMOTE
 ) -> Deliveries:
-    """Somebody comes and says hello."""
+    """Connect a peer and send its hello."""
     hub.arrive("x", traits, credentials, 0.0)
     return hub.handle("x", Hello(body), 0.0)
 
@@ -63,7 +63,7 @@ def identity_of(hub: Hub) -> str:
     return hub._sessions["x"].identity
 
 
-# Without an identity.
+# Anonymous sessions.
 
 
 @pytest.mark.parametrize(
@@ -173,7 +173,7 @@ def test_empty_token_does_not_match_identity_without_token() -> None:
     assert send_hello(hub, Value({"token": ""})) == goodbye()
 
 
-# Tokens that come as a variable.
+# Tokens in a variable.
 
 
 def test_unidentified_session_may_send_token_later() -> None:
@@ -254,7 +254,7 @@ def test_anonymous_session_may_authenticate_later() -> None:
     assert hub.handle("x", UnsetVariable("v", "token"), 1.0) == success("x", "v")
 
 
-# Too many, and too late.
+# Limits and draining.
 
 
 def test_full_hub_refuses_sessions() -> None:
@@ -275,7 +275,7 @@ def test_draining_hub_refuses_sessions() -> None:
     assert send_hello(hub, credentials=Credentials()) == [Delivery("x", Goodbye(HUB_CLOSING))]
 
 
-# New rules.
+# Reload of the settings.
 
 
 def test_reload_applies_to_existing_sessions() -> None:
@@ -347,7 +347,7 @@ def test_session_keeps_permissions_while_its_token_is_configured(*, by_variable:
         assert refusal(hub.handle("x", Call("c", "a.c"), 0.0))[2] is reason
 
 
-# Without a session.
+# Requests without a session.
 
 
 def test_may_call_works_without_session() -> None:
@@ -375,15 +375,15 @@ def test_may_call_with_unknown_token_is_refused_login(identities: tuple[Identity
 # Sessions that a previous hub process authenticated.
 
 
-def hub_with_restored_session(identity_of: str, **settings: Any) -> Hub:  # noqa: ANN401  fields of HubSettings
-    """A hub that has read one session from its store."""
+def hub_with_restored_session(identity: str, **settings: Any) -> Hub:  # noqa: ANN401  fields of HubSettings
+    """Return a hub with one session restored from its store."""
     hub = make_hub(**settings)
-    hub.restore_session("x", NQ, identity_of, 0.0)
+    hub.restore_session("x", NQ, identity, 0.0)
     return hub
 
 
 def may_call(hub: Hub, method: str = "a.c") -> bool:
-    """Whether the session is authorized: a missing method is another refusal."""
+    """Return whether the session is authorized; an unknown method then gives another refusal."""
     return refusal(hub.handle("x", Call("c", method), 0.0))[2] is Reason.NO_SUCH_METHOD
 
 

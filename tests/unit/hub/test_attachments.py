@@ -1,4 +1,4 @@
-"""Attachments on their way."""
+"""Attachments in transit."""
 
 from fiveways.errors import Reason
 from fiveways.hub.core import Hub
@@ -166,7 +166,7 @@ def test_attachments_in_transit_are_limited() -> None:
 
 
 def hub_with_umq_callers() -> Hub:
-    """A hub with a callee in UMQ, and callers in UMQ."""
+    """Return a hub with a callee and callers in UMQ."""
     hub = hub_with_peers()
     register_method(hub, "bob", "m")
     for peer in ("slow", "stalled"):

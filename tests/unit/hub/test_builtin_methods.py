@@ -1,4 +1,4 @@
-"""The methods that the hub offers itself."""
+"""Built-in methods of the hub."""
 
 from random import Random
 
@@ -112,7 +112,7 @@ def test_built_in_methods_are_answered_while_hub_drains() -> None:
 def test_rights_returns_identity_and_permissions() -> None:
     permissions = Permissions(call=("math.*", "hub.stats"), offer=(), publish=("news.*",), subscribe=("*",))
     hub = make_hub(
-        identities=(Identity("alice", token="sesame", permissions=permissions),),  # noqa: S106  of this test alone
+        identities=(Identity("alice", token="sesame", permissions=permissions),),  # noqa: S106  a token of this test only
         anonymous_permissions=Permissions(call=()),
     )
     join(hub, "ann")

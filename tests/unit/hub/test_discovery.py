@@ -1,4 +1,4 @@
-"""What can be called, in the spelling of whoever asks."""
+"""Discovery queries, in the spelling of the requesting peer."""
 
 import pytest
 
@@ -62,7 +62,7 @@ def test_list_is_in_spelling_of_requesting_peer() -> None:
         assert discover(hub, peer=peer) == [Delivery(peer, Description("d", methods, routes, namespaces=namespaces))]
 
 
-# Namespaces: routes that nobody registered.
+# Namespaces: routes without a registration of their own.
 
 
 def hub_with_namespaces() -> Hub:
@@ -241,7 +241,7 @@ def test_query_for_former_name_is_unavailable() -> None:
     assert refusal(discover(hub, "account.get_balance"))[2] is Reason.UNAVAILABLE
 
 
-# Behind a route.
+# Queries below a route.
 
 
 @pytest.mark.parametrize("spelling", ["stock.", "stock"])
@@ -309,7 +309,7 @@ LISTING = ProtocolTraits("umq", names.UMQ, topics.UMQ, lists_routes=True)
 
 
 def hub_with_queried_route(limits: dict[str, int] | None = None) -> Hub:
-    """Somebody offers a route, and is asked for what is below it."""
+    """Return a hub with a new route, whose callee got a route query."""
     hub = hub_with_peers(limits)
     join(hub, "lis", LISTING)
     assert register_route(hub) == [Delivery("lis", Result("r")), Delivery("lis", Discover("1"), "1")]
@@ -435,7 +435,7 @@ def test_unrepresentable_description_fails() -> None:
     assert hub.handle_undelivered(delivery, LocalProtocolError("no"), 0.0) == [Delivery("ann", expected, "1")]
 
 
-# Rights.
+# Permissions.
 
 
 def test_list_has_only_callable_names() -> None:

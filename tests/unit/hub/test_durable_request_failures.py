@@ -1,4 +1,4 @@
-"""Requests that were promised an answer, where something goes wrong at a bad moment."""
+"""Failures of durable requests at critical moments."""
 
 from random import Random
 
@@ -11,7 +11,7 @@ from fiveways.wire.payload import Cbor
 from tests.support.hub_helpers import join, register_method
 from tests.unit.hub.test_durable_requests import (
     BODY,
-    RELIABLE,
+    DURABLE_NQ,
     acceptance,
     forwarded_request,
     handle_with_store,
@@ -113,17 +113,17 @@ def test_durable_request_has_no_call_timeout() -> None:
     assert [delivery.peer for delivery in persist.then] == ["nina"]
 
 
-# A request that is made again under the same key, while the hub waits for callees of an earlier hub.
+# A request repeated under the same key, while the hub waits for callees of its previous process.
 
 
 def hub_with_repeated_request() -> Hub:
-    """A hub that waits for callees; its peer has asked for a method, left, and asked again."""
+    """Return a hub that waits for callees; its peer sent a request, left, and sent it again."""
     hub = hub_with_peers()
     hub.await_registrations(5.0)
     for _ in range(2):
         assert send_request(hub) == []
         hub.leave("nina", 0.0)
-        join(hub, "nina", RELIABLE)
+        join(hub, "nina", DURABLE_NQ)
     assert send_request(hub) == []
     return hub
 
@@ -149,11 +149,11 @@ def test_repeated_request_for_unknown_method_fails_once() -> None:
     assert (hub._durable_requests._pool.number, hub._durable_requests._waiting.pool.number) == (0, 0)
 
 
-# A request that is made again under the same key, while its first record waits to be written.
+# A request repeated under the same key, while the first record waits for the store.
 
 
 def hub_with_two_records() -> tuple[Hub, Persist, Persist]:
-    """A hub whose peer asked, left and asked again, and the records of both requests."""
+    """Return a hub with a repeated request, and the records of both requests."""
     hub = hub_with_peers()
     register_method(hub, "bob", "m")
     records: list[Persist] = []
@@ -166,7 +166,7 @@ def hub_with_two_records() -> tuple[Hub, Persist, Persist]:
         ]
         if now == 0.0:
             hub.leave("nina", 0.5)
-            join(hub, "nina", RELIABLE, 0.5)
+            join(hub, "nina", DURABLE_NQ, 0.5)
     first, second = records
     return hub, first, second
 

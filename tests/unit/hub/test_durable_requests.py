@@ -1,4 +1,4 @@
-"""Requests of peers that were promised an answer: whoever comes and goes, each is answered, and answered once."""
+"""Durable requests: each one is answered exactly once while callees and callers come and go."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -31,18 +31,18 @@ from fiveways.wire.limits import Limits
 from fiveways.wire.payload import NULL, Cbor, Json
 from tests.support.hub_helpers import LRPM, NQ, UMQ, count_objects, join, make_hub, refusal, register_method, success
 
-RELIABLE = replace(NQ, is_durable=True)
-PEERS = {"nina": RELIABLE, "bob": UMQ, "ann": LRPM, "eve": UMQ, "ned": RELIABLE}
+DURABLE_NQ = replace(NQ, is_durable=True)
+PEERS = {"nina": DURABLE_NQ, "bob": UMQ, "ann": LRPM, "eve": UMQ, "ned": DURABLE_NQ}
 BODY = Json(b'{"user":"alice"}')
 TTL = 100.0
-KEPT = 50.0
+ANSWER_TTL = 50.0
 EPOCH = 1_000_000.0
 
 
 def hub_with_peers(limits: dict[str, int] | None = None, **settings: Any) -> Hub:  # noqa: ANN401  fields of HubSettings
-    """A hub at which nina and ned are promised their answers."""
+    """Return a hub with sessions; those of nina and ned have durable requests."""
     hub = make_hub(
-        limits, is_durable=True, **({"request_ttl": TTL, "answer_ttl": KEPT, "duplicate_window": 10.0} | settings)
+        limits, is_durable=True, **({"request_ttl": TTL, "answer_ttl": ANSWER_TTL, "duplicate_window": 10.0} | settings)
     )
     for peer, traits in PEERS.items():
         join(hub, peer, traits)
@@ -50,7 +50,7 @@ def hub_with_peers(limits: dict[str, int] | None = None, **settings: Any) -> Hub
 
 
 def without_ops(hub: Hub) -> Hub:
-    """The same hub, but for the names of operations, which have tests of their own at the end."""
+    """Return the hub with deliveries stripped of operation names, which have tests of their own at the end."""
     for name in (
         "expire",
         "end_calls",
@@ -65,18 +65,18 @@ def without_ops(hub: Hub) -> Hub:
     return hub
 
 
-def _without_ops(method: Callable[..., Deliveries], *arguments: Any) -> Deliveries:  # noqa: ANN401  whatever a hub is told
+def _without_ops(method: Callable[..., Deliveries], *arguments: Any) -> Deliveries:  # noqa: ANN401  arguments of any method of a hub
     return [_without_op(output) for output in method(*arguments)]
 
 
-def _without_op(output: Any) -> Any:  # noqa: ANN401  whatever a hub returns
+def _without_op(output: Any) -> Any:  # noqa: ANN401  any output of a hub
     if isinstance(output, Persist):
         return Persist(output.record, [Delivery(then.peer, then.message) for then in output.then], output.call_id)
     return Delivery(output.peer, output.message) if isinstance(output, Delivery) else output
 
 
-def handle_with_store(hub: Hub, peer: str, message: Any, now: float = 0.0) -> Deliveries:  # noqa: ANN401  any word
-    """What the hub does, with a store that has requests written at once; but for telling it who is there."""
+def handle_with_store(hub: Hub, peer: str, message: Any, now: float = 0.0) -> Deliveries:  # noqa: ANN401  any message
+    """Return the output of a hub with a store that writes requests at once, without the records of peers."""
     deliveries: Deliveries = []
     for delivery in hub.handle(peer, message, now):
         if isinstance(delivery, Persist) and isinstance(delivery.record, PutPeer):
@@ -98,7 +98,7 @@ def send_request(hub: Hub, number: int = 1, now: float = 0.0, method: str = "m")
 
 
 def acceptance(number: int = 1, now: float = 0.0, method: str = "m") -> Persist:
-    """A request is written down, then accepted."""
+    """Return the record of a request with its acceptance."""
     message = request(number, method)
     return Persist(
         PutRequest("nina", message.id, encode_call(message), now + TTL),
@@ -110,14 +110,14 @@ def acceptance(number: int = 1, now: float = 0.0, method: str = "m") -> Persist:
 def forwarded_request(
     callee: str, op: str, *, is_redelivery: bool = False, method: str = "m", spelling: str = ""
 ) -> Delivery:
-    """A request is given to somebody."""
+    """Return the delivery of a request to a callee."""
     return Delivery(callee, Call(op, method, BODY, spelling, progress=True, redelivered=is_redelivery))
 
 
 def stored_answer(answer: Result | Failure, now: float = 0.0) -> Deliveries:
-    """An answer is written down, then said."""
+    """Return the record of an answer with its delivery."""
     encoded = encode_result(answer) if isinstance(answer, Result) else encode_failure(answer)
-    return [Persist(PutAnswer("nina", answer.id, encoded, now + KEPT), [Delivery("nina", answer)], answer.id)]
+    return [Persist(PutAnswer("nina", answer.id, encoded, now + ANSWER_TTL), [Delivery("nina", answer)], answer.id)]
 
 
 def stored_timeout(number: int = 1, now: float = TTL) -> Deliveries:
@@ -125,7 +125,7 @@ def stored_timeout(number: int = 1, now: float = TTL) -> Deliveries:
 
 
 def hub_with_waiting_request() -> Hub:
-    """A hub with a request for which nobody is there."""
+    """Return a hub with a waiting request without a callee."""
     hub = hub_with_peers()
     register_method(hub, "bob", "m")
     hub.handle("bob", Unregister("u", "m"), 0.0)
@@ -159,7 +159,7 @@ def test_finished_request_leaves_no_state() -> None:
 
 
 def test_record_has_whole_request_and_unix_time() -> None:
-    hub = Hub(Random(7), Limits(), HubSettings(request_ttl=TTL, answer_ttl=KEPT), EPOCH, is_durable=True)
+    hub = Hub(Random(7), Limits(), HubSettings(request_ttl=TTL, answer_ttl=ANSWER_TTL), EPOCH, is_durable=True)
     for peer, traits in PEERS.items():
         join(hub, peer, traits)
     register_method(hub, "bob", "m")
@@ -174,7 +174,7 @@ def test_record_has_whole_request_and_unix_time() -> None:
     (persist,) = hub.handle("bob", Result("1"), 6.0)
     assert isinstance(persist, Persist)
     assert isinstance(persist.record, PutAnswer)
-    assert persist.record.expires_at == EPOCH + 6.0 + KEPT
+    assert persist.record.expires_at == EPOCH + 6.0 + ANSWER_TTL
 
 
 def test_calls_of_other_protocols_are_not_durable() -> None:
@@ -206,7 +206,7 @@ def with_id(message: Progress, message_id: str) -> Progress:
     return Progress(message_id, message.body, message.kind, message.code, message.text, message.args)
 
 
-# Whose callee comes and goes.
+# Changes of callees.
 
 
 def test_request_of_lost_callee_is_redelivered() -> None:
@@ -340,7 +340,7 @@ def test_callee_with_room_again_is_found_by_retry(route: bool) -> None:
     assert hub.handle("nina", Cancel(f"{method}#3"), 1.2)
 
 
-# Ends without an answer.
+# Ends without a result.
 
 
 def test_expired_request_fails_and_its_failure_is_stored() -> None:
@@ -446,7 +446,7 @@ def test_unstorable_result_is_failure_of_run_method() -> None:
     assert (delivery.message.id, delivery.message.reason) == ("m#1", Reason.RAISED)
 
 
-# What is refused before it is accepted.
+# Refusals before acceptance.
 
 
 def test_request_for_unknown_method_is_refused() -> None:
@@ -488,7 +488,7 @@ def test_draining_hub_refuses_new_requests_and_finishes_others() -> None:
     assert hub.handle("nina", Acknowledged("m#1"), 3.0) == [Persist(PutTombstone("nina", "m#1", 13.0), [])]
 
 
-# The plain way.
+# Requests that are not durable.
 
 
 def test_built_in_methods_are_answered_at_once() -> None:
@@ -542,7 +542,7 @@ def test_parts_of_result_are_forwarded_as_they_come() -> None:
     assert (hub.open_calls(), hub.deadline()) == (0, None)
 
 
-# Callers that go.
+# Departed callers.
 
 
 def test_departed_caller_leaves_no_state() -> None:
@@ -588,13 +588,13 @@ def test_all_deliveries_of_a_request_have_one_operation() -> None:
     for peer, traits in PEERS.items():
         join(hub, peer, traits)
     register_method(hub, "bob", "m")
-    accepted_, given_ = hub.handle("nina", Call("m#1", "m", BODY), 0.0)
-    assert [accepted_, given_.message] == [Delivery("nina", Accepted("m#1"), "n1"), given_.message]  # type: ignore[union-attr]
+    accepted, forwarded = hub.handle("nina", Call("m#1", "m", BODY), 0.0)
+    assert [accepted, forwarded.message] == [Delivery("nina", Accepted("m#1"), "n1"), forwarded.message]  # type: ignore[union-attr]
     nina, ann = hub.find_session("nina"), hub.find_session("ann")
     assert nina is not None
     assert ann is not None
     assert nina.op == "n1"
-    assert given_.op == "n1"  # type: ignore[union-attr]
+    assert forwarded.op == "n1"  # type: ignore[union-attr]
     hub.leave("bob", 1.0)
     hub.handle("ann", Register("r", "m"), 2.0)
     deliveries = hub.handle("ann", Result("2"), 3.0)

@@ -1,4 +1,4 @@
-"""How long an address waits after failed logins."""
+"""Waits of network addresses after failed logins."""
 
 import pytest
 
@@ -15,8 +15,8 @@ from fiveways.model.messages import Goodbye, Hello, Proof, SetVariable
 from fiveways.wire.payload import NULL, Payload, Text, Value
 from tests.support.hub_helpers import LRPM, UMQ, make_hub, refusal, welcome
 
-HERE = Credentials(remote="192.0.2.1:4711")
-THERE = Credentials(remote="192.0.2.2:4711")
+ADDRESS_1 = Credentials(remote="192.0.2.1:4711")
+ADDRESS_2 = Credentials(remote="192.0.2.2:4711")
 ALICE = Identity("alice", "sesame", "hush")
 
 
@@ -32,11 +32,11 @@ def limits(max_failures: int = 3, max_ban: float = 10.0) -> FailedLogins:
 def test_waits_double_up_to_maximum() -> None:
     failed, waits = limits(), []
     for _ in range(8):
-        failed.count(HERE, 5.0)
-        waits.append(failed.remaining_wait(HERE, 5.0))
+        failed.count(ADDRESS_1, 5.0)
+        waits.append(failed.remaining_wait(ADDRESS_1, 5.0))
     assert waits == [0.0, 0.0, 1.0, 2.0, 4.0, 8.0, 10.0, 10.0]
-    assert failed.remaining_wait(HERE, 14.0) == 1.0
-    assert failed.remaining_wait(HERE, 15.0) == failed.remaining_wait(THERE, 5.0) == 0.0
+    assert failed.remaining_wait(ADDRESS_1, 14.0) == 1.0
+    assert failed.remaining_wait(ADDRESS_1, 15.0) == failed.remaining_wait(ADDRESS_2, 5.0) == 0.0
 
 
 def test_failures_count_by_address_without_port_preferring_proxied_client() -> None:
@@ -52,13 +52,13 @@ def test_failures_count_by_address_without_port_preferring_proxied_client() -> N
 def test_failures_are_forgotten_after_a_login_and_after_a_quarter_of_an_hour() -> None:
     failed = limits()
     for _ in range(5):
-        failed.count(HERE, 0.0)
-    failed.forget(HERE)
-    assert failed.remaining_wait(HERE, 0.0) == 0.0
+        failed.count(ADDRESS_1, 0.0)
+    failed.forget(ADDRESS_1)
+    assert failed.remaining_wait(ADDRESS_1, 0.0) == 0.0
     for _ in range(5):
-        failed.count(HERE, 0.0)
-    failed.count(HERE, 1000.0)
-    assert failed.remaining_wait(HERE, 1000.0) == 0.0
+        failed.count(ADDRESS_1, 0.0)
+    failed.count(ADDRESS_1, 1000.0)
+    assert failed.remaining_wait(ADDRESS_1, 1000.0) == 0.0
 
 
 def test_remembered_addresses_are_limited(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -76,15 +76,19 @@ def test_remembered_addresses_are_limited(monkeypatch: pytest.MonkeyPatch) -> No
 def test_no_failures_are_too_many_if_the_setting_is_zero() -> None:
     failed = limits(max_failures=0)
     for _ in range(100):
-        failed.count(HERE, 0.0)
-    assert failed.remaining_wait(HERE, 0.0) == 0.0
+        failed.count(ADDRESS_1, 0.0)
+    assert failed.remaining_wait(ADDRESS_1, 0.0) == 0.0
 
 
 # Logins.
 
 
 def send_hello(
-    hub: Hub, body: Payload = NULL, now: float = 0.0, credentials: Credentials = HERE, traits: ProtocolTraits = LRPM
+    hub: Hub,
+    body: Payload = NULL,
+    now: float = 0.0,
+    credentials: Credentials = ADDRESS_1,
+    traits: ProtocolTraits = LRPM,
 ) -> Deliveries:
     hub.leave("x", now)
     hub.arrive("x", traits, credentials, now)
@@ -104,8 +108,8 @@ def test_token_is_not_checked_while_its_address_has_to_wait() -> None:
     for _ in range(3):
         assert send_hello(hub, Text("wrong")) == goodbye(WRONG_LOGIN)
     assert send_hello(hub, Text("sesame")) == ban_goodbye(1)
-    assert send_hello(hub, credentials=Credentials(bearer="sesame", remote=HERE.remote)) == ban_goodbye(1)
-    assert send_hello(hub, Text("sesame"), credentials=THERE) == welcome("x")
+    assert send_hello(hub, credentials=Credentials(bearer="sesame", remote=ADDRESS_1.remote)) == ban_goodbye(1)
+    assert send_hello(hub, Text("sesame"), credentials=ADDRESS_2) == welcome("x")
     assert send_hello(hub, Text("sesame"), now=1.0) == welcome("x")
     assert send_hello(hub, Text("wrong"), now=1.0) == goodbye(WRONG_LOGIN)
     assert hub.stats()["refused_logins"] == 6
@@ -131,7 +135,7 @@ def test_wrong_proof_is_a_failed_login() -> None:
         hub.handle("x", Proof(Value({"mac": "0"})), 0.0)
     assert send_hello(hub, Value({"identity": "alice"})) == ban_goodbye(1)
     send_hello(hub, Value({"identity": "alice"}), now=1.0)
-    hub.arrive("y", LRPM, HERE, 1.0)
+    hub.arrive("y", LRPM, ADDRESS_1, 1.0)
     hub.handle("y", Hello(Text("wrong")), 1.0)
     assert hub.handle("x", Proof(Value({"mac": "0"})), 1.0) == ban_goodbye(2)
 
@@ -150,7 +154,7 @@ def test_wrong_token_variable_is_a_failed_login() -> None:
 
 def test_wrong_token_without_session_is_a_failed_login() -> None:
     hub = make_hub(identities=(ALICE,), max_failures=1)
-    credentials = Credentials(bearer="wrong", remote=HERE.remote)
+    credentials = Credentials(bearer="wrong", remote=ADDRESS_1.remote)
     for reason, wait in ((Reason.DENIED, None), (Reason.OVERLOADED, 1)):
         with pytest.raises(Refusal) as refused:
             hub.admission.may_call(credentials, "hub.ping", 0.0)

@@ -1,4 +1,4 @@
-"""How long something took, many times."""
+"""Histograms of durations."""
 
 from random import Random
 

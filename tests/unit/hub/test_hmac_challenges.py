@@ -1,4 +1,4 @@
-"""Who can prove to know a secret."""
+"""Authentication by HMAC challenges."""
 
 import hmac
 

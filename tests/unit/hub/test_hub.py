@@ -1,4 +1,4 @@
-"""The hub as a whole: too fast, closing, new settings, strangers."""
+"""The hub as a whole: rate limit, draining, reload, unknown peers."""
 
 from typing import Any
 
@@ -49,7 +49,7 @@ from tests.support.hub_helpers import (
 PONG = Value("pong")
 
 
-# Too fast.
+# Rate limit.
 
 
 def test_requests_above_rate_limit_are_refused() -> None:
@@ -123,7 +123,7 @@ def test_rate_below_one_allows_one_request() -> None:
     assert hub.handle("x", Call("c", "hub.ping"), 10.0) == success("x", "c", PONG)
 
 
-# Closing.
+# Draining.
 
 
 def test_draining_hub_refuses_new_calls_and_finishes_pending_ones() -> None:
@@ -158,7 +158,7 @@ def test_stopping_hub_ends_all_calls() -> None:
     assert (hub.open_calls(), hub.stats()["queues"], hub.deadline()) == (0, {"q": 1}, None)
 
 
-# New settings.
+# Reload of the settings.
 
 
 def test_new_timeouts_apply_to_new_calls() -> None:
@@ -197,7 +197,7 @@ def test_new_limits_apply_immediately() -> None:
     assert refusal(hub.handle("eve", Call("1", "hub.ping"), 0.0))[3] == "more than 1 requests per second"
 
 
-# Strangers.
+# Unknown peers and other messages.
 
 
 def test_messages_of_unknown_peer_are_ignored() -> None:

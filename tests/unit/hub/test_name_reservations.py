@@ -1,4 +1,4 @@
-"""Which identity a registered name belongs to."""
+"""Ownership and reservation of registered names."""
 
 from collections import Counter
 from typing import Any
@@ -22,7 +22,7 @@ IDENTITIES = (OWNER, STRANGER, PARTNER)
 
 
 def hub_with_peers(**settings: Any) -> Hub:  # noqa: ANN401  fields of HubSettings
-    """A hub with a caller, and with one session of each identity."""
+    """Return a hub with a caller, and with one session of each identity."""
     hub = make_hub(identities=IDENTITIES, name_grace=GRACE, **settings)
     for peer in ("caller", "guest", "owner", "stranger", "partner"):
         join_as(hub, peer)
@@ -30,7 +30,7 @@ def hub_with_peers(**settings: Any) -> Hub:  # noqa: ANN401  fields of HubSettin
 
 
 def join_as(hub: Hub, peer: str, identity: str = "", now: float = 0.0) -> None:
-    """A session of the identity of this name, or an anonymous one."""
+    """Add a session of the identity with this name, or an anonymous one."""
     name = identity or peer
     identities = {known.name for known in IDENTITIES}
     hub.arrive(peer, LRPM, Credentials(bearer=f"of-{name}" if name in identities else ""), now)
@@ -38,7 +38,7 @@ def join_as(hub: Hub, peer: str, identity: str = "", now: float = 0.0) -> None:
 
 
 def register(hub: Hub, peer: str, method: str, now: float = 0.0, **options: Any) -> str:  # noqa: ANN401  of Register
-    """Register a name; return the sentence of the refusal, if it is denied."""
+    """Register a name; return the text of the refusal, if it is denied."""
     deliveries = hub.handle(peer, Register("r", method, **options), now)
     if isinstance(getattr(deliveries[0], "message", None), Result):
         return ""
@@ -48,7 +48,7 @@ def register(hub: Hub, peer: str, method: str, now: float = 0.0, **options: Any)
 
 
 def count_calls(hub: Hub, method: str = "m", times: int = 40, now: float = 0.0) -> Counter[str]:
-    """Return how many calls each peer gets."""
+    """Return the number of calls that each peer gets."""
     result: Counter[str] = Counter()
     for _ in range(times):
         (delivery,) = hub.handle("caller", Call("c", method), now)
@@ -264,7 +264,7 @@ def test_calls_of_a_reserved_name_go_to_a_route_of_the_owner_or_of_an_identity_w
     assert count_calls(hub, "a.b.c") == {"partner": 40}
 
 
-# Bounds and reloads.
+# Limits and reloads.
 
 
 def test_reserved_names_of_an_identity_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,4 +1,4 @@
-"""What of a name lies below a route."""
+"""Spelling of names below a route."""
 
 import pytest
 
@@ -15,7 +15,7 @@ from fiveways.model.names import LRPM, MQTT, NQ, UMQ, UMQ36, NameStyle
         ("a.b", "a", "a.b", LRPM, "b"),
         ("a-b", "a", "a.b", NQ, "b"),
         ("/Account/getBalance", "account", "account.get_balance", MQTT, "getBalance"),
-        # Here the home of names without a namespace is written, and is no level of the name.
+        # The topic of names without a namespace: it is written here, and is not a level of the name.
         ("/fiveways/x.y", "x", "x.y", MQTT, ""),
         ("", "a", "a.b", UMQ, ""),
         ("ab", "a", "a.b", UMQ, ""),

@@ -1,4 +1,4 @@
-"""The answer of `hub.peers`: addresses, chosen names, registrations and subscriptions, and its bounds."""
+"""The response of `hub.peers`: addresses, display names, registrations and subscriptions, and its limits."""
 
 from random import Random
 from typing import Any
@@ -29,11 +29,11 @@ PLAIN = {"identity": "", "name": "", "address": "", "since": 0.0, "observer": Fa
 NOTHING = {"methods": 0, "subscriptions": 0, "registered": [], "subscribed": []}
 
 
-def listing(hub: Hub, body: Payload = NULL, now: float = 0.0) -> Any:  # noqa: ANN401  the answer
+def listing(hub: Hub, body: Payload = NULL, now: float = 0.0) -> Any:  # noqa: ANN401  the response
     return only_message(hub.handle("ann", Call("c", "hub.peers", body), now), Result).body.native
 
 
-def listed_peer(hub: Hub, peer: str) -> Any:  # noqa: ANN401  likewise
+def listed_peer(hub: Hub, peer: str) -> Any:  # noqa: ANN401  a row of the response
     (listed,) = [candidate for candidate in listing(hub)["peers"] if candidate["peer"] == public_name(peer)]
     return listed
 

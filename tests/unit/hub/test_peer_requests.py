@@ -1,4 +1,4 @@
-"""What an application asks of one certain peer."""
+"""Requests of an application to one of its callers."""
 
 from collections.abc import Callable
 from functools import partial
@@ -21,7 +21,7 @@ CLOSABLE = ProtocolTraits("umq", names.UMQ, topics.UMQ, has_variables=True, is_s
 
 
 def hub_with_application() -> Hub:
-    """A hub with an application, a peer of UMQ, and a broker."""
+    """Return a hub with an application, a UMQ peer, and a broker."""
     hub = make_hub({"max_variables": 2})
     hub.arrive("app", APP, Credentials(is_trusted=True), 0.0)
     hub.handle("app", Hello(), 0.0)

@@ -1,4 +1,4 @@
-"""The table of pending calls: all its indexes agree."""
+"""Consistency of the indexes of pending calls."""
 
 from random import Random
 

@@ -1,4 +1,4 @@
-"""Who may do what."""
+"""Permissions of sessions."""
 
 import re
 
@@ -197,7 +197,7 @@ def test_invalid_topic_is_refused() -> None:
 
 
 def hub_with_identities(**permissions: Permissions) -> Hub:
-    """A hub with a session of each of these identities, and an anonymous one."""
+    """Return a hub with a session of each of these identities, and an anonymous one."""
     identities = tuple(Identity(name, f"of-{name}", permissions=granted) for name, granted in permissions.items())
     hub = make_hub(identities=identities, anonymous_permissions=permissions.get("guest", Permissions()))
     for name in (*permissions, *(() if "guest" in permissions else ("guest",))):

@@ -1,4 +1,4 @@
-"""Publications, and what is kept of them."""
+"""Publications and retained values."""
 
 import pytest
 
@@ -129,7 +129,7 @@ def test_closed_topic_ends_its_subscriptions() -> None:
     subscribe(hub, "bob", pattern("t"), "1")
 
 
-# What is kept.
+# Retained values.
 
 
 def test_retained_value_goes_to_later_subscribers() -> None:

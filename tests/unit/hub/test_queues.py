@@ -1,4 +1,4 @@
-"""Push-pull work queues."""
+"""Work queues."""
 
 import pytest
 
@@ -19,7 +19,7 @@ def pull(hub: Hub, peer: str = "bob", queue: str = "q", callback: str = "W") -> 
 
 
 def job_call(op: str, data: object, peer: str = "bob", *, is_redelivery: bool = False) -> Delivery:
-    """Somebody gets an item."""
+    """Return the delivery of a job to its worker."""
     return Delivery(peer, Call(op, "W", Value(data), callback=True, timeout=30.0, redelivered=is_redelivery), op)
 
 
@@ -84,7 +84,7 @@ def test_job_without_callback_counts_no_try() -> None:
     push(hub, "one")
     for op in map(str, range(1, 6)):
         assert pull(hub) == [*PULLED, job_call(op, "one")]
-        # Nobody waits for that callback, so the item did not reach a worker.
+        # The worker no longer has that callback, so the job did not reach it.
         assert hub.handle("bob", Failure(op, Reason.NO_SUCH_CALLBACK), 0.0) == []
     assert hub.queue_counts() == {"q": {"waiting": 1, "given": 0, "dead": 0}}
     for op, is_redelivery in (("6", False), ("7", True)):
@@ -309,7 +309,7 @@ def test_many_tries_do_not_overflow_the_delay() -> None:
 
 
 def make_dead_jobs(hub: Hub, errors: list[str]) -> None:
-    """Let one item die for each error."""
+    """Create a dead job for each error."""
     for number, text in enumerate(errors):
         push(hub, {"n": number})
         (call,) = [

@@ -1,7 +1,7 @@
-"""Whatever happens, in whatever order: what must hold, holds.
+"""Invariants of the hub under random messages.
 
-A walk does random things at a hub and keeps its own, much simpler books: who is there, which requests are not
-answered, which attachments are owed. Every seed is a walk that can be repeated.
+A walk sends random messages to a hub and keeps a much simpler model of its sessions, pending requests and expected
+attachments. Each seed is a reproducible walk.
 """
 
 from collections import Counter
@@ -61,7 +61,7 @@ OTHERS = HubSettings(
 
 
 class Walk:
-    """A hub, those who are there, and what they may expect."""
+    """A hub and the model of its state."""
 
     def __init__(self, seed: int) -> None:
         self.random = Random(seed)
@@ -70,19 +70,19 @@ class Walk:
         self.last_number = 0
         self.peers: list[str] = []
         self.pending: Counter[tuple[str, str]] = Counter()
-        """Requests that are not answered, by peer and id."""
+        """Requests without a response, by peer and id."""
         self.served: dict[str, list[HubMessage]] = {}
-        """Calls that each peer has heard of, and perhaps answered."""
+        """Calls that each peer received, answered or not."""
         self.announced: dict[str, list[str]] = {}
         """Attachments that each peer has announced and not sent."""
         self.expected: dict[str, set[str]] = {}
-        """Attachments that each peer has been promised."""
+        """Attachments that were announced to each peer."""
         self.streams: list[Call] = []
-        """Streamed requests, the last few."""
+        """The latest streamed requests."""
         self.lost: set[tuple[str, str]] = set()
-        """Attachments of messages that could not be said."""
+        """Attachments of messages that could not be represented."""
 
-    # What comes out.
+    # Output of the hub.
 
     def perform(self, deliveries: Deliveries) -> None:
         for delivery in deliveries:
@@ -104,7 +104,7 @@ class Walk:
                 self.receive(delivery.peer, delivery.message)
 
     def fail_delivery(self, delivery: Delivery) -> None:
-        """The receiver's protocol cannot say it."""
+        """Fail a delivery, as if the receiver's protocol could not represent it."""
         self.lost |= {(delivery.peer, name) for name in getattr(delivery.message, "attachments", ())}
         if isinstance(delivery.message, Failure):
             self.end_request(delivery.peer, delivery.message.id)
@@ -134,14 +134,14 @@ class Walk:
         assert self.pending[peer, word_id] == 1, f"{word_id} of {peer} is answered, but does not wait"
         del self.pending[peer, word_id]
 
-    # What goes in.
+    # Input of the hub.
 
     def send(self, peer: str, message: HubMessage) -> None:
         self.announced[peer] += getattr(message, "attachments", ())
         self.perform(self.hub.handle(peer, message, self.now))
 
     def send_request(self, peer: str, message: HubMessage) -> None:
-        """Make a request that must be answered."""
+        """Send a request that must be answered."""
         if isinstance(message, Call) and message.more:
             self.streams = [*self.streams[-20:], message]
         self.pending[peer, message.id] += 1  # type: ignore[attr-defined]
@@ -178,7 +178,7 @@ class Walk:
         self.perform(self.hub.leave(peer, self.now))
 
     def send_part(self, peer: str) -> None:
-        """Send a part of a streamed request that is open, as far as this peer has made one."""
+        """Send a part of a pending streamed request, if this peer has one."""
         open_here = [message for message in self.streams if self.pending[peer, message.id]]
         if open_here:
             ends = self.flip()
@@ -186,7 +186,7 @@ class Walk:
             self.send(peer, Part(self.random.choice(open_here).id, body, ends))
 
     def request(self) -> HubMessage:
-        """Something that is answered with a result or a failure."""
+        """Return a request that gets a result or a failure."""
         random, new = self.random, self.new_id()
         name, topic_ = random.choice(NAMES), topic(random.choice(TOPICS))
         kind, share = random.choice(["unary", "unary", "server", "both"]), random.choice(["", "random", "first"])
@@ -295,13 +295,13 @@ def test_random_walk_keeps_invariants(seed: int) -> None:
         assert walk.hub.open_calls() >= 0
         deadline = walk.hub.deadline()
         assert deadline is None or walk.hub.alarm.at <= deadline
-    # Time ends every call that nobody answers, and work goes back to its queue.
+    # Deadlines end all pending calls, and jobs return to their queues.
     while (deadline := walk.hub.deadline()) is not None:
         walk.now = max(walk.now, deadline)
         walk.perform(walk.hub.expire(walk.now))
     assert walk.hub.open_calls() == 0
     assert walk.pending == Counter()
-    # What was announced comes or fails, so nobody waits for it for ever.
+    # Announced attachments come or fail, so no receiver waits forever.
     for peer in list(walk.peers):
         while peer in walk.peers and walk.announced[peer]:
             walk.send_attachment(peer)
@@ -323,11 +323,11 @@ def test_random_walk_with_abrupt_end_keeps_invariants(seed: int) -> None:
 
 
 def assert_empty(hub: Hub) -> None:
-    """All that is left is what is kept on purpose: values of topics, items of queues, names that are missed."""
+    """Assert that only lasting state is left: retained values, jobs, and former names."""
     stats = hub.stats()
     remaining = {name: stats[name] for name in ("sessions", "offers", "subscriptions", "callbacks", "open_calls")}
     assert set(remaining.values()) == {0}
-    while (deadline := hub._work_queues.deadline()) is not None:  # the delay of a failed item is over without anybody
+    while (deadline := hub._work_queues.deadline()) is not None:  # retry delays of failed jobs
         hub.expire(deadline)
     assert hub.deadline() is None
     for queue in hub._work_queues._by_name.values():

@@ -1,4 +1,4 @@
-"""Methods on offer: who may offer what, and who is chosen."""
+"""Registrations, and the choice of a callee."""
 
 from random import Random
 
@@ -29,7 +29,7 @@ from tests.support.hub_helpers import (
 
 
 def called_peers(hub: Hub, times: int) -> list[str]:
-    """Who gets the next calls, each answered at once."""
+    """Return the callees of the next calls, each answered at once."""
     result = []
     for _ in range(times):
         (delivery,) = hub.handle("ann", Call("c", "m"), 0.0)
@@ -38,7 +38,7 @@ def called_peers(hub: Hub, times: int) -> list[str]:
     return result
 
 
-# Sharing.
+# Sharing of a method.
 
 
 @pytest.mark.parametrize(
@@ -148,7 +148,7 @@ def test_missing_spelling_is_the_default_spelling() -> None:
     register_method(hub, "eve", "r", route=True)
 
 
-# Coming and going.
+# Registration and removal.
 
 
 def test_reserved_names_are_refused() -> None:

@@ -1,4 +1,4 @@
-"""Which values a pattern finds."""
+"""Lookup of retained values by pattern."""
 
 from hypothesis import given
 from hypothesis import strategies as st

@@ -1,4 +1,4 @@
-"""Many retained values for one subscription: in slices, in order, each once."""
+"""Delivery of many retained values to one subscription: in slices, in order, each value once."""
 
 from collections.abc import Callable
 from functools import partial
@@ -21,14 +21,14 @@ EVERYTHING = Pattern((ANY_SEGMENT,), True)
 
 
 class Runtime:
-    """Performs what a hub returns, as the event loop does: continuations in the next iteration."""
+    """Performs deliveries like the event loop: continuations run in the next iteration."""
 
     def __init__(self, hub: Hub) -> None:
         self.hub = hub
         self.received: dict[str, list[Event | Result]] = {}
         self.continuations: list[Continuation] = []
         self.max_deliveries = 0
-        """The most words that were said in one iteration."""
+        """Maximum number of deliveries in one iteration."""
 
     def perform(self, deliveries: Deliveries) -> None:
         self.max_deliveries = max(self.max_deliveries, len(deliveries))
@@ -44,7 +44,7 @@ class Runtime:
                 self.continuations.append(delivery)
 
     def iterate(self) -> bool:
-        """Do what was left for the next iteration; say whether there was anything."""
+        """Run the continuations of the last iteration; return whether there were any."""
         more, self.continuations = self.continuations, []
         for continuation in more:
             self.perform(continuation.resume())
@@ -187,7 +187,7 @@ def test_owners_take_turns() -> None:
 @settings(max_examples=60)
 @given(st.lists(st.tuples(st.integers(0, 5), st.integers(0, 7), st.booleans()), max_size=30))
 def test_each_subscriber_receives_each_topic_in_order(acts: list[tuple[int, int, bool]]) -> None:
-    """Whatever is published meanwhile: no value twice, in the order of publication, and the last one of each topic."""
+    """With any publications meanwhile: no value twice, in order of publication, and the last one of each topic."""
     runtime = Runtime(hub_with_peers())
     for number in range(200):
         runtime.publish(topic_of(number), number, retain=True)

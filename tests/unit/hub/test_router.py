@@ -1,4 +1,4 @@
-"""Calls on their way to a callee, and answers on their way back."""
+"""Routing of calls and of responses."""
 
 import math
 
@@ -153,7 +153,7 @@ def test_exact_name_wins_over_route_and_longer_route_over_shorter() -> None:
     assert refusal(send_call(hub, "dan", method="z.b.d"))[2] is Reason.NO_SUCH_METHOD
 
 
-# Bounds.
+# Limits.
 
 
 def test_pending_calls_of_caller_are_limited() -> None:
@@ -178,7 +178,7 @@ def test_pending_calls_of_callee_are_limited() -> None:
     assert only_message(send_call(hub, "dan"), Call).id == "2"
 
 
-# Time.
+# Deadlines.
 
 
 @pytest.mark.parametrize(
@@ -227,13 +227,13 @@ def test_reported_deadline_is_never_too_late() -> None:
     send_call(hub, call_id="1", now=0.0)
     send_call(hub, call_id="2", now=10.0)
     hub.handle("dan", Result("1"), 11.0)
-    # The first one has been answered: the hub looks once more than it must, and then knows.
+    # The first call is answered, so this deadline is too early; `expire` then computes the exact one.
     assert hub.deadline() == 30.0
     assert hub.expire(30.0) == []
     assert hub.deadline() == 40.0
 
 
-# Cancelling, and going away.
+# Cancellation and departed peers.
 
 
 def test_cancellation_reaches_callee_and_ends_call() -> None:
@@ -297,7 +297,7 @@ def test_progress_goes_to_callers_that_request_it() -> None:
     assert hub.open_calls() == 2
 
 
-# What a protocol cannot say.
+# Unrepresentable messages.
 
 
 @pytest.mark.parametrize(

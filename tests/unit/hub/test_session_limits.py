@@ -1,4 +1,4 @@
-"""Places for sessions, by owner."""
+"""Session slots by owner."""
 
 from fiveways.errors import Reason
 from fiveways.hub.core import Hub
@@ -18,7 +18,7 @@ ADA = Identity("ada", token="of-ada")  # noqa: S106
 
 
 def connect(hub: Hub, peer: str, traits: ProtocolTraits = UMQ, remote: str = "10.0.0.1:5", bearer: str = "") -> str:
-    """Let a peer arrive and say hello; return why it was sent away, if it was."""
+    """Connect a peer and send its hello; return the reason if the hub closes the session."""
     hub.arrive(peer, traits, Credentials(True, bearer, remote=remote), 0.0)
     (delivery,) = hub.handle(peer, Hello(), 0.0)
     assert isinstance(delivery, Delivery)
@@ -39,7 +39,7 @@ def test_one_address_uses_its_share_and_others_the_rest() -> None:
     assert connect(hub, "c") == "the share of 2 for address 10.0.0.1 is used up"
     assert connect(hub, "d", LRPM, "10.0.0.2:7") == ""
     hub.leave("a", 1.0)
-    hub.leave("c", 1.0)  # it was sent away, and had no place
+    hub.leave("c", 1.0)  # it was refused, and had no slot
     assert counts(hub) == (2, 0, 1)
     assert connect(hub, "e") == ""
 
@@ -62,7 +62,7 @@ def test_session_that_sends_token_takes_slot_of_its_identity() -> None:
     hub.leave("a", 0.0)
     hub.handle("b", SetVariable("2", "token", Text("of-ada")), 0.0)
     assert (hub.identity_of("b"), counts(hub)) == ("ada", (1, 0, 1))
-    assert connect(hub, "c") == ""  # the place of its address is free again
+    assert connect(hub, "c") == ""  # the slot of its address is free again
     for peer in "bc":
         hub.leave(peer, 0.0)
     assert counts(hub) == (0, 0, 1)

@@ -1,4 +1,4 @@
-"""One owner, and all anonymous owners together, cannot use up what all peers share."""
+"""Shares of one owner, and of all anonymous owners together."""
 
 import pytest
 from hypothesis import given

@@ -1,4 +1,4 @@
-"""Calls as spans: which are recorded, what their callees are told, and what is known of them in the end."""
+"""Trace spans of calls: sampling, the context for callees, and finished spans."""
 
 from random import Random
 
@@ -16,7 +16,7 @@ from tests.support.hub_helpers import hub_with_peers, join, only_message, regist
 
 SAMPLED = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
 UNSAMPLED = SAMPLED[:-1] + "0"
-RELIABLE = ProtocolTraits("nq", names.NQ, topics.NQ, accepts_streams=True, cancels=True, is_durable=True)
+DURABLE_NQ = ProtocolTraits("nq", names.NQ, topics.NQ, accepts_streams=True, cancels=True, is_durable=True)
 
 
 def traced_hub(sample: float, max_waiting: int = 100) -> tuple[Hub, SpanRecorder]:
@@ -102,7 +102,7 @@ def test_span_of_failed_call_has_reason() -> None:
 
 def test_each_delivery_of_durable_request_is_a_span_of_one_trace() -> None:
     hub, spans = traced_hub(0.0)
-    join(hub, "nora", RELIABLE)
+    join(hub, "nora", DURABLE_NQ)
     hub.handle("nora", Call("1", "a.b", traceparent=SAMPLED), 0.0)
     register_method(hub, "eve", "a.b")
     hub.leave("bob", 1.0)

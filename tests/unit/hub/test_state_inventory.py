@@ -1,4 +1,4 @@
-"""An operator lists and purges what the hub holds, by owner."""
+"""Listing and purging of stored state by an operator."""
 
 from typing import Any
 
@@ -13,8 +13,8 @@ from fiveways.wire.payload import Value
 from tests.support.hub_helpers import LRPM, refusal, register_method, topic
 from tests.unit.hub.test_owner_shares import (
     BODY,
-    OTHER,
-    STRANGER,
+    OTHER_ADDRESS,
+    ANONYMOUS_ADDRESS,
     delivered,
     fill_requests,
     hub_with_shares,
@@ -25,15 +25,15 @@ from tests.unit.hub.test_owner_shares import (
     send_request,
 )
 
-THEM = f"address {STRANGER}"
+ANONYMOUS_OWNER = f"address {ANONYMOUS_ADDRESS}"
 
 
 def hub_with_state(**settings: Any) -> Hub:  # noqa: ANN401  fields of HubSettings
-    """A hub that holds something of two owners."""
+    """Return a hub with state of two owners."""
     hub = hub_with_shares(is_durable=True, **settings)
     join(hub, "op", "10.0.0.1", "t")
     register_and_unregister(hub)
-    for peer, address in (("one", STRANGER), ("other", OTHER)):
+    for peer, address in (("one", ANONYMOUS_ADDRESS), ("other", OTHER_ADDRESS)):
         join(hub, peer, address)
         for number in (1, 2):
             assert send_request(hub, peer, number) == "accepted"
@@ -43,7 +43,7 @@ def hub_with_state(**settings: Any) -> Hub:  # noqa: ANN401  fields of HubSettin
 
 
 def call_hub(hub: Hub, method: str, **body: str) -> tuple[Any, Deliveries]:
-    """What the operator is answered, and all that the hub does."""
+    """Return the response for the operator, and all deliveries."""
     deliveries = hub.handle("op", Call("c", method, Value(body)), 1.0)
     answers = [delivery.message for delivery in delivered(hub, deliveries) if delivery.peer == "op"]
     (answer,) = answers
@@ -63,36 +63,36 @@ def test_state_is_listed_by_kind_owner_and_name() -> None:
     size = len(BODY.raw)
     one, other = retained_memory(topic("a.one"), BODY), retained_memory(topic("a.other"), BODY)
     assert rows(hub) == {
-        ("requests", THEM, "m", 2, 0, 2 * size),
-        ("requests", f"address {OTHER}", "m", 2, 0, 2 * size),
-        ("jobs", THEM, "q", 1, 0, 1),
-        ("jobs", f"address {OTHER}", "q", 1, 0, 1),
-        ("values", THEM, "a.one", 1, 0, one),
-        ("values", f"address {OTHER}", "a.other", 1, 0, other),
+        ("requests", ANONYMOUS_OWNER, "m", 2, 0, 2 * size),
+        ("requests", f"address {OTHER_ADDRESS}", "m", 2, 0, 2 * size),
+        ("jobs", ANONYMOUS_OWNER, "q", 1, 0, 1),
+        ("jobs", f"address {OTHER_ADDRESS}", "q", 1, 0, 1),
+        ("values", ANONYMOUS_OWNER, "a.one", 1, 0, one),
+        ("values", f"address {OTHER_ADDRESS}", "a.other", 1, 0, other),
     }
-    assert {row[0] for row in rows(hub, owner=THEM)} == {"requests", "jobs", "values"}
-    assert {row[1] for row in rows(hub, owner=THEM)} == {THEM}
-    assert rows(hub, kind="values", name="a.o*e") == {("values", THEM, "a.one", 1, 0, one)}
+    assert {row[0] for row in rows(hub, owner=ANONYMOUS_OWNER)} == {"requests", "jobs", "values"}
+    assert {row[1] for row in rows(hub, owner=ANONYMOUS_OWNER)} == {ANONYMOUS_OWNER}
+    assert rows(hub, kind="values", name="a.o*e") == {("values", ANONYMOUS_OWNER, "a.one", 1, 0, one)}
     assert rows(hub, owner="identity ada") == set()
 
 
 def test_purge_cancels_requests_of_one_owner_and_fails_their_calls() -> None:
     hub = hub_with_state()
-    answer, deliveries = call_hub(hub, "hub.purge", kind="requests", owner=THEM)
+    answer, deliveries = call_hub(hub, "hub.purge", kind="requests", owner=ANONYMOUS_OWNER)
     assert answer == {"purged": 2, "more": 0}
     persist = [item for item in deliveries if isinstance(item, Persist) and isinstance(item.record, PutAnswer)]
     assert [item.record.key for item in persist if isinstance(item.record, PutAnswer)] == ["m#1", "m#2"]
     failures = [then.message for item in persist for then in item.then if then.peer == "one"]
     assert [item.reason for item in failures if isinstance(item, Failure)] == [Reason.CANCELLED] * 2
-    assert {row[1] for row in rows(hub, kind="requests")} == {f"address {OTHER}"}
+    assert {row[1] for row in rows(hub, kind="requests")} == {f"address {OTHER_ADDRESS}"}
     assert hub._durable_requests._pool.number == hub._durable_requests._waiting.pool.number == 2
 
 
 def test_purge_frees_the_share() -> None:
     hub = hub_with_state()
-    fill_requests(hub, join(hub, "two", STRANGER))
+    fill_requests(hub, join(hub, "two", ANONYMOUS_ADDRESS))
     assert "for address" in send_request(hub, "one", 99)
-    call_hub(hub, "hub.purge", kind="requests", owner=THEM, name="m")
+    call_hub(hub, "hub.purge", kind="requests", owner=ANONYMOUS_OWNER, name="m")
     assert send_request(hub, "one", 99) == "accepted"
 
 
@@ -124,16 +124,16 @@ def test_purge_deletes_all_jobs_but_assigned_ones() -> None:
         )
 
     push(hub, "one", "q")
-    hub.handle("worker", Failure(pull_job(), Reason.RAISED, "no"), 0.0)  # the stranger's first is delayed
-    deliveries = pull_job()  # and the other's is with a worker
-    assert rows(hub, kind="jobs", owner=THEM) == {("jobs", THEM, "q", 2, 0, 2)}
+    hub.handle("worker", Failure(pull_job(), Reason.RAISED, "no"), 0.0)  # the first job of one owner is delayed
+    deliveries = pull_job()  # and the job of the other owner is at a worker
+    assert rows(hub, kind="jobs", owner=ANONYMOUS_OWNER) == {("jobs", ANONYMOUS_OWNER, "q", 2, 0, 2)}
     answer, purge_deliveries = call_hub(hub, "hub.purge", kind="jobs", name="q*")
     assert answer == {"purged": 2, "more": 0}
     assert [delivery.record for delivery in purge_deliveries if isinstance(delivery, Persist)] == [
         DropJob("q", 3),
         DropJob("q", 1),
     ]
-    assert rows(hub, kind="jobs") == {("jobs", f"address {OTHER}", "q", 1, 1, 1)}
+    assert rows(hub, kind="jobs") == {("jobs", f"address {OTHER_ADDRESS}", "q", 1, 1, 1)}
     assert hub.queue_counts() == {"q": {"waiting": 0, "given": 1, "dead": 0}}
     hub.handle("worker", Result(deliveries), 0.0)
     assert (hub.queue_counts(), hub._work_queues._bytes.used, hub._work_queues._pool.used) == ({}, 0, 0)
@@ -141,7 +141,7 @@ def test_purge_deletes_all_jobs_but_assigned_ones() -> None:
 
 def test_purge_of_values_is_answered_after_the_write() -> None:
     hub = hub_with_state()
-    answer, deliveries = call_hub(hub, "hub.purge", kind="values", owner=THEM)
+    answer, deliveries = call_hub(hub, "hub.purge", kind="values", owner=ANONYMOUS_OWNER)
     assert answer == {"purged": 1, "more": 0}
     (persist,) = deliveries
     assert isinstance(persist, Persist)
@@ -151,14 +151,20 @@ def test_purge_of_values_is_answered_after_the_write() -> None:
 
 def test_purge_needs_a_kind_and_an_owner_or_a_name() -> None:
     hub = hub_with_state()
-    for body in ({}, {"kind": "jobs"}, {"owner": THEM}, {"kind": "all", "name": "*"}, {"kind": 1.5, "name": "*"}):
+    for body in (
+        {},
+        {"kind": "jobs"},
+        {"owner": ANONYMOUS_OWNER},
+        {"kind": "all", "name": "*"},
+        {"kind": 1.5, "name": "*"},
+    ):
         assert refusal(hub.handle("op", Call("c", "hub.purge", Value(body)), 0.0))[2] is Reason.BAD_ARGUMENTS
     assert call_hub(hub, "hub.purge", kind="jobs", name="none")[0] == {"purged": 0, "more": 0}
 
 
 def test_default_permissions_do_not_allow_to_purge() -> None:
     hub = hub_with_state()
-    message = Call("c", "hub.purge", Value({"kind": "requests", "owner": f"address {OTHER}"}))
+    message = Call("c", "hub.purge", Value({"kind": "requests", "owner": f"address {OTHER_ADDRESS}"}))
     assert refusal(hub.handle("one", message, 0.0))[2] is Reason.DENIED
     assert len(rows(hub, kind="requests")) == 2
 

@@ -1,4 +1,4 @@
-"""A store in trouble: durable promises are refused, everything else goes on."""
+"""An unavailable store: durable operations are refused, all others continue."""
 
 from dataclasses import replace
 

@@ -1,4 +1,4 @@
-"""Work and retained values that a store keeps, and work that nobody finishes."""
+"""Stored jobs and retained values, and jobs without tries left."""
 
 from dataclasses import replace
 from random import Random
@@ -34,7 +34,7 @@ def hub_with_store(**settings: int) -> Hub:
 
 
 OWNER = "address unknown"
-"""Of the peers of these tests, which have no address."""
+"""The owner of the peers of these tests, which have no address."""
 
 
 def push(hub: Hub, data: object = 1) -> list[object]:
@@ -42,7 +42,7 @@ def push(hub: Hub, data: object = 1) -> list[object]:
 
 
 def pull(hub: Hub) -> str:
-    """Ask for work, and return under which id it comes."""
+    """Pull a job, and return the operation of its call."""
     deliveries = hub.handle("bob", Call("g", "hub.pull", Value({"queue": "q", "callback": "cb"})), 0.0)
     (delivery,) = [
         delivery.message

@@ -1,4 +1,4 @@
-"""Words as they are kept: whatever is written down is read again as it was."""
+"""Encoding of stored messages: decoding returns the original."""
 
 import msgspec
 import pytest
@@ -17,7 +17,7 @@ VALUES = st.recursive(
     max_leaves=8,
 )
 BODIES = VALUES.map(lambda value: Json(msgspec.json.encode(value)))
-"""As NQ peers write them."""
+"""In the form of NQ peers."""
 EXTRAS = st.none() | st.dictionaries(TEXTS, BODIES, min_size=1, max_size=3)
 
 

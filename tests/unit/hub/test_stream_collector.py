@@ -1,4 +1,4 @@
-"""Streams: passed on to those who take them, put together for all others."""
+"""Streams: forwarded to receivers with streams, collected for others."""
 
 import pytest
 
@@ -8,7 +8,7 @@ from fiveways.model.messages import Call, Cancel, Failure, Part, Result
 from fiveways.wire.payload import NULL, Cbor, Json, Text, Value
 from tests.support.hub_helpers import hub_with_peers, only_message, refusal, register_method
 
-# Answers.
+# Results.
 
 
 def test_stream_is_forwarded_to_streaming_caller() -> None:
@@ -198,7 +198,7 @@ def test_incomplete_request_can_be_cancelled_and_times_out() -> None:
     assert hub.expire(30.0) == [Delivery("cleo", Failure("c", Reason.TIMEOUT), "2")]
 
 
-# All streams of one peer.
+# Limits per peer.
 
 
 def test_collected_results_of_one_callee_share_a_limit() -> None:

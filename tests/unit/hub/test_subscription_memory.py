@@ -1,4 +1,4 @@
-"""What subscriptions and retained values cost in memory and in steps, and where that is bounded."""
+"""Memory and match steps of subscriptions and retained values, and their limits."""
 
 import gc
 import tracemalloc

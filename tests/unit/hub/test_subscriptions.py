@@ -1,4 +1,4 @@
-"""Who gets what is published on a topic."""
+"""Subscribers of a topic."""
 
 import pytest
 from hypothesis import given
@@ -26,7 +26,7 @@ def make_subscriptions(limit: int = 10) -> Subscriptions:
 
 
 def subscriptions_to(*patterns: str) -> Subscriptions:
-    """Each pattern is the subscription of a peer of that name."""
+    """Return subscriptions to these patterns, each of a peer with the pattern as its name."""
     subscriptions = make_subscriptions()
     for text in patterns:
         subscriptions.add(pattern(text), Subscriber(text, "s"), HUB_OWNER)

@@ -1,4 +1,4 @@
-"""How long all calls took, as `hub.traffic` tells it: counts that only grow, so that differences have percentiles."""
+"""The latency histogram of `hub.traffic`: counts only grow, so the difference of two reports has percentiles."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""What passed, in numbers: what a known conversation adds up to, and names that are too many."""
+"""Traffic totals of a known conversation, and methods and topics beyond the limit."""
 
 from random import Random
 from typing import Any
@@ -38,10 +38,10 @@ from tests.support.hub_helpers import (
     topic,
 )
 
-RELIABLE = ProtocolTraits("nq", names.NQ, topics.NQ, accepts_streams=True, cancels=True, is_durable=True)
+DURABLE_NQ = ProtocolTraits("nq", names.NQ, topics.NQ, accepts_streams=True, cancels=True, is_durable=True)
 
 
-def read_report(hub: Hub, now: float = 100.0) -> Any:  # noqa: ANN401  what `hub.traffic` answers
+def read_report(hub: Hub, now: float = 100.0) -> Any:  # noqa: ANN401  the response of `hub.traffic`
     return only_message(hub.handle("dan", Call("traffic", "hub.traffic"), now), Result).body.native
 
 
@@ -215,7 +215,7 @@ def test_jobs_and_queries_are_counted_under_their_built_in_methods() -> None:
 
 def test_each_delivery_of_durable_request_is_counted() -> None:
     hub = hub_with_peers()
-    join(hub, "nora", RELIABLE)
+    join(hub, "nora", DURABLE_NQ)
     register_method(hub, "bob", "a.b")
     hub.handle("nora", Call("1", "a.b"), 0.0)
     register_method(hub, "eve", "a.b")
@@ -249,7 +249,7 @@ def test_methods_and_topics_beyond_limit_are_counted_as_other() -> None:
     )
     assert sum(report["latency"]["counts"]) == 1000
     assert report["protocols"]["lrpm-json"]["publications"] == 1000
-    assert 700 < report["others"]["methods"] < 800  # the others had a name for a while
+    assert 700 < report["others"]["methods"] < 800  # others had counters of their own for a while
     assert 700 < report["others"]["topics"] < 800
 
 
@@ -327,7 +327,7 @@ def test_unknown_methods_get_no_counters_of_their_own() -> None:
 
 def test_unrouted_requests_for_unknown_methods_get_no_counters_of_their_own() -> None:
     hub = hub_with_peers(max_given=1, request_ttl=10.0)
-    join(hub, "nora", RELIABLE)
+    join(hub, "nora", DURABLE_NQ)
     for name, is_route in (("a.b", False), ("gone", True)):
         register_method(hub, "bob", name, route=is_route)
     hub.leave("bob", 0.0)
@@ -346,7 +346,7 @@ def test_unrouted_requests_for_unknown_methods_get_no_counters_of_their_own() ->
     for _ in range(3):
         hub.expire(11.0)
     calls = {method_row["method"]: method_row["calls"] for method_row in read_report(hub)["methods"]}
-    names = [name for name in calls if name.startswith("full.")]  # those that eve was given
+    names = [name for name in calls if name.startswith("full.")]  # those that eve received
     assert {name: calls[name] for name in calls if name not in names} == {
         "a.b": 1,
         "gone": 20,
@@ -410,7 +410,7 @@ def test_traffic_report_has_public_names_only() -> None:
     hub.handle("ann", Call("c", "no.such", Value("hunter2")), 0.0)
     answer = only_message(hub.handle("dan", Call("t", "hub.traffic"), 0.0), Result).body.json()
     assert b"hunter2" not in answer
-    # By the id it could come back; the public name is for everybody.
+    # A peer resumes its session by its id, so only the public name may appear.
     assert b'"ann"' not in answer
     assert public_name("ann").encode() in answer
 
@@ -428,7 +428,7 @@ def test_failure_of_sampled_call_has_its_trace_id() -> None:
 
 def test_failure_of_durable_request_has_its_operation() -> None:
     hub = make_hub()
-    join(hub, "nora", RELIABLE)
+    join(hub, "nora", DURABLE_NQ)
     for peer in ("bob", "dan"):
         join(hub, peer)
     register_method(hub, "bob", "a.b")
@@ -452,7 +452,7 @@ def test_observer_traffic_is_reported_apart() -> None:
         hub.handle("zoe", Call(name, name), 1.0)
     after = read_report(hub)
     assert after["protocols"] == before["protocols"] | {
-        "lrpm-json": before["protocols"]["lrpm-json"] | {"calls": 1}  # dan's own
+        "lrpm-json": before["protocols"]["lrpm-json"] | {"calls": 1}  # the call of dan
     }
     assert [row["method"] for row in after["methods"]] == ["hub.traffic"]
     assert {row["caller"] for row in after["bridges"]} == {"lrpm-json"}

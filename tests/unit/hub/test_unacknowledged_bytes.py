@@ -1,4 +1,4 @@
-"""What NQ peers of one owner make the hub hold, however many they are, is within its share."""
+"""Unacknowledged bytes of all NQ sessions of one owner stay within its share."""
 
 from fiveways.errors import LocalProtocolError, Reason, Unrepresentable
 from fiveways.hub.core import Hub
@@ -10,7 +10,7 @@ from fiveways.protocols.nq.session_state import BORROW_STEP, UNBORROWED_BYTES
 from fiveways.wire.payload import Json
 from tests.support.conversation_driver import hear, make, said
 from tests.support.hub_helpers import LRPM, only_message, register_method
-from tests.unit.hub.test_owner_shares import ADA, OTHER, STRANGER, hub_with_shares, join
+from tests.unit.hub.test_owner_shares import ADA, OTHER_ADDRESS, ANONYMOUS_ADDRESS, hub_with_shares, join
 
 LIMIT = 32 * BORROW_STEP
 LONG = Json(b'"' + b"x" * 20_000 + b'"')
@@ -21,14 +21,14 @@ def hub_with_limit() -> Hub:
 
 
 def start_conversation(hub: Hub, peer: str, address: str, token: str = "") -> NqConversation:
-    """A peer that takes nothing from the hub but its name."""
+    """Start a conversation that acknowledges only its welcome."""
     conversation = make()
     conversation.borrow_from(hub.unacknowledged_bytes.track(join(hub, peer, address, token)))
     return conversation
 
 
 def count_accepted(conversation: NqConversation, limit: int = 1000) -> int:
-    """Ask for long answers until one is refused; return how many were kept."""
+    """Send requests with large responses until one is refused; return the number of accepted requests."""
     for number in range(limit):
         messages = hear(conversation, {"t": "m", "r": str(number), "d": 1})
         if not messages:
@@ -45,33 +45,33 @@ def count_accepted(conversation: NqConversation, limit: int = 1000) -> int:
 
 def test_responses_to_many_sessions_of_one_address_stay_within_its_share() -> None:
     hub = hub_with_limit()
-    accepted = [count_accepted(start_conversation(hub, f"s{number}", STRANGER)) for number in range(20)]
+    accepted = [count_accepted(start_conversation(hub, f"s{number}", ANONYMOUS_ADDRESS)) for number in range(20)]
     assert sum(accepted) * 20_000 <= LIMIT // 2 + 20 * UNBORROWED_BYTES
     assert hub.unacknowledged_bytes.pool.used <= LIMIT // 2
     assert accepted[-5:] == [0] * 5
-    assert count_accepted(start_conversation(hub, "other", OTHER), 5) == 5
-    assert count_accepted(start_conversation(hub, "ada", STRANGER, "t"), 5) == 5
+    assert count_accepted(start_conversation(hub, "other", OTHER_ADDRESS), 5) == 5
+    assert count_accepted(start_conversation(hub, "ada", ANONYMOUS_ADDRESS, "t"), 5) == 5
 
 
 def test_requests_of_owner_without_room_are_refused_before_they_run() -> None:
     hub = hub_with_limit()
     for number in range(20):
-        count_accepted(start_conversation(hub, f"s{number}", STRANGER))
-    fresh = start_conversation(hub, "fresh", STRANGER)
+        count_accepted(start_conversation(hub, f"s{number}", ANONYMOUS_ADDRESS))
+    fresh = start_conversation(hub, "fresh", ANONYMOUS_ADDRESS)
     assert hear(fresh, {"t": "m", "r": "1", "d": 1}) == []
     assert said(fresh)[-1]["e"]["err"] == "busy"
-    assert hear(start_conversation(hub, "other", OTHER), {"t": "m", "r": "1", "d": 1}) != []
+    assert hear(start_conversation(hub, "other", OTHER_ADDRESS), {"t": "m", "r": "1", "d": 1}) != []
 
 
 def test_acknowledgement_or_end_of_session_frees_the_share() -> None:
     hub = hub_with_limit()
-    conversation = start_conversation(hub, "one", STRANGER)
+    conversation = start_conversation(hub, "one", ANONYMOUS_ADDRESS)
     assert count_accepted(conversation) > 10
     said(conversation)
     for frame in list(conversation._by_backchannel):
         hear(conversation, {"i": frame})
     assert hub.unacknowledged_bytes.pool.used <= 3 * BORROW_STEP
-    assert count_accepted(start_conversation(hub, "two", STRANGER)) > 10
+    assert count_accepted(start_conversation(hub, "two", ANONYMOUS_ADDRESS)) > 10
     hub.leave("one", 0.0)
     hub.leave("two", 0.0)
     assert (hub.unacknowledged_bytes.pool.used, hub.unacknowledged_bytes.pool._by_owner) == (0, {})
@@ -81,7 +81,7 @@ def test_acknowledgement_or_end_of_session_frees_the_share() -> None:
 
 def test_small_responses_do_not_use_the_pool() -> None:
     hub = hub_with_limit()
-    conversation = start_conversation(hub, "one", STRANGER)
+    conversation = start_conversation(hub, "one", ANONYMOUS_ADDRESS)
     for number in range(100):
         hear(conversation, {"t": "m", "r": str(number), "d": 1})
         conversation.send(Result(f"m#{number}", Json(b"1")), 0.0)
@@ -92,7 +92,7 @@ def test_requests_to_silent_peers_count_against_the_limit() -> None:
     hub = hub_with_limit()
     refused = 0
     for number in range(20):
-        conversation = start_conversation(hub, f"s{number}", STRANGER)
+        conversation = start_conversation(hub, f"s{number}", ANONYMOUS_ADDRESS)
         for call in range(10):
             try:
                 conversation.send(Call(str(call), "m", LONG), 0.0)
@@ -101,12 +101,12 @@ def test_requests_to_silent_peers_count_against_the_limit() -> None:
                 refused += 1
     assert refused > 50
     assert hub.unacknowledged_bytes.pool.used <= LIMIT // 2
-    start_conversation(hub, "other", OTHER).send(Call("1", "m", LONG), 0.0)
+    start_conversation(hub, "other", OTHER_ADDRESS).send(Call("1", "m", LONG), 0.0)
 
 
 def test_events_for_silent_peers_count_against_the_limit() -> None:
     hub = hub_with_limit()
-    talks = [start_conversation(hub, f"s{number}", STRANGER) for number in range(60)]
+    talks = [start_conversation(hub, f"s{number}", ANONYMOUS_ADDRESS) for number in range(60)]
     missed = 0
     for conversation in talks:
         (message,) = hear(conversation, {"t": "hub-subscribe", "r": "1", "d": {"topic": "a", "id": "x"}})
@@ -127,29 +127,29 @@ def test_restored_responses_may_exceed_the_share_and_are_counted() -> None:
     for number in range(110):
         hear(conversation, {"t": "m", "r": str(number), "d": 1})
         conversation.send(Result(f"m#{number}", LONG), 0.0)
-    conversation.borrow_from(hub.unacknowledged_bytes.track(join(hub, "one", STRANGER)))
+    conversation.borrow_from(hub.unacknowledged_bytes.track(join(hub, "one", ANONYMOUS_ADDRESS)))
     assert hub.unacknowledged_bytes.pool.used > LIMIT // 2
     assert len([frame for frame in said(conversation) if "d" in frame]) == 110
-    assert hear(start_conversation(hub, "two", STRANGER), {"t": "m", "r": "1", "d": 1}) == []
-    assert count_accepted(start_conversation(hub, "ada", STRANGER, "t"), 1) == 0, (
+    assert hear(start_conversation(hub, "two", ANONYMOUS_ADDRESS), {"t": "m", "r": "1", "d": 1}) == []
+    assert count_accepted(start_conversation(hub, "ada", ANONYMOUS_ADDRESS, "t"), 1) == 0, (
         "the restored answers use the whole limit"
     )
     hub.leave("one", 0.0)
-    assert count_accepted(start_conversation(hub, "three", STRANGER), 1) == 1
+    assert count_accepted(start_conversation(hub, "three", ANONYMOUS_ADDRESS), 1) == 1
 
 
 def test_new_limit_applies_immediately() -> None:
     hub = hub_with_limit()
-    conversation = start_conversation(hub, "one", STRANGER)
+    conversation = start_conversation(hub, "one", ANONYMOUS_ADDRESS)
     count_accepted(conversation, 20)
     hub.reload(HubSettings(anonymous="always", identities=(ADA,), max_unacknowledged_bytes=4 * BORROW_STEP))
-    assert count_accepted(start_conversation(hub, "two", STRANGER)) == 0
+    assert count_accepted(start_conversation(hub, "two", ANONYMOUS_ADDRESS)) == 0
 
 
 def test_dropped_response_is_reported_as_failure() -> None:
     hub = hub_with_shares()
-    join(hub, "ann", OTHER, traits=LRPM)
-    register_method(hub, join(hub, "bob", OTHER, traits=LRPM), "m")
+    join(hub, "ann", OTHER_ADDRESS, traits=LRPM)
+    register_method(hub, join(hub, "bob", OTHER_ADDRESS, traits=LRPM), "m")
     hub.handle("ann", Call("1", "m"), 0.0)
     (answer,) = hub.handle("bob", Result("1", LONG), 0.0)
     assert isinstance(answer, Delivery)

@@ -1,4 +1,4 @@
-"""Answers that their callers' protocols cannot say: such a call has failed, whoever counts."""
+"""Responses that the caller's protocol cannot represent count as failures everywhere."""
 
 from random import Random
 from typing import Any
@@ -17,13 +17,13 @@ from fiveways.model.store_changes import PutAnswer, PutRequest
 from fiveways.wire.payload import Cbor, Value
 from tests.support.hub_helpers import hub_with_peers, join, make_hub, only_message, register_method
 
-RELIABLE = ProtocolTraits("nq", names.NQ, topics.NQ, accepts_streams=True, cancels=True, is_durable=True)
+DURABLE_NQ = ProtocolTraits("nq", names.NQ, topics.NQ, accepts_streams=True, cancels=True, is_durable=True)
 NO_VALUE = Cbor(b"\xa2\x01\x02\x01\x03")
-"""A map that has a key twice."""
+"""A map with a duplicate key."""
 
 
 def method_counts(hub: Hub, method: str) -> tuple[int, int, int]:
-    """How many calls of a method there were, and how many had a result, or failed."""
+    """Return the numbers of calls, results and failures of a method."""
     report: Any = hub.traffic_report(100.0)
     (row,) = [candidate for candidate in report["methods"] if candidate["method"] == method]
     return row["calls"], row["results"], row["failures"]
@@ -40,7 +40,7 @@ def outcome_counts(hub: Hub) -> tuple[object, object]:
 
 
 def fail_delivery(hub: Hub, deliveries: Deliveries, kind: type[HubMessage] = Result) -> None:
-    """The receiver's protocol cannot say this one answer; the caller is told so."""
+    """Fail the only delivery as unrepresentable, and check the failure for its caller."""
     (delivery,) = deliveries
     assert isinstance(delivery, Delivery)
     assert isinstance(delivery.message, kind)
@@ -128,13 +128,13 @@ def test_undeliverable_response_to_other_requests_is_not_a_call() -> None:
     assert outcome_counts(hub) == (0, {"raised": 1})
 
 
-# Requests that were promised an answer.
+# Durable requests.
 
 
 def hub_with_durable_request(*, is_durable: bool) -> Hub:
     hub = make_hub(is_durable=is_durable)
-    join(hub, "nora", RELIABLE)
-    join(hub, "cleo", RELIABLE)
+    join(hub, "nora", DURABLE_NQ)
+    join(hub, "cleo", DURABLE_NQ)
     register_method(hub, "cleo", "a.b")
     for persist in hub.handle("nora", Call("c", "a.b"), 0.0):
         if isinstance(persist, Persist) and isinstance(persist.record, PutRequest):

@@ -1,4 +1,4 @@
-"""Updates that peers publish to an application."""
+"""Updates of peers for an application."""
 
 import pytest
 
@@ -18,7 +18,7 @@ UMQ = ProtocolTraits("umq", names.UMQ, topics.UMQ, has_updates=True)
 
 
 def hub_with_application(*patterns: str, anonymous_permissions: Permissions = DEFAULTS.anonymous_permissions) -> Hub:
-    """A hub with an application that takes updates of these patterns, and two peers."""
+    """Return a hub with two peers, and with an application that accepts updates of these patterns."""
     hub = make_hub({"max_subscriptions": 2}, anonymous_permissions=anonymous_permissions)
     hub.arrive("app", APP, Credentials(is_trusted=True), 0.0)
     hub.handle("app", Hello(), 0.0)

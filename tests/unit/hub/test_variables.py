@@ -1,4 +1,4 @@
-"""Variables of sessions."""
+"""Session variables."""
 
 from fiveways.errors import Reason
 from fiveways.hub.core import Hub
