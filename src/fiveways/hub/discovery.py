@@ -65,7 +65,7 @@ class Discovery:
             self._pending_calls.bounded_timeout(_ROUTE_QUERY_TIMEOUT),
             now,
         )
-        pending.kind, pending.is_fast_path = HubRouteQuery(route), False
+        pending.mark_special(HubRouteQuery(route))
         return [Delivery(session.peer, Discover(pending.op), pending.op)]
 
     def discover(self, session: Session, message: Discover, now: float) -> Deliveries:
@@ -125,7 +125,7 @@ class Discovery:
             spelling += callee.traits.names.joiner
         timeout = self._pending_calls.default_timeout
         pending = self._pending_calls.open(session, message.id, callee, _DISCOVER_METHOD, timeout, now)
-        pending.kind, pending.is_fast_path = RouteQuery(route.name, name, lists_all=not rest), False
+        pending.mark_special(RouteQuery(route.name, name, lists_all=not rest))
         session.op = pending.op
         return [Delivery(callee.peer, Discover(pending.op, spelling), pending.op)]
 

@@ -211,25 +211,26 @@ class DurableRequests:
     def _send_to_callee(
         self, request: DurableRequest, target: tuple[Registration, str, str, bool], now: float
     ) -> Deliveries:
-        registration, name, spelling, gives_array = target
+        registration, name, spelling, collects_stream = target
         message, callee = request.call, registration.session
         request.tries += 1
         if request.has_no_callee:
             self._waiting.uncount(request)
         time_left = max(0.0, request.expires_at - now)
         pending = self._pending_calls.open(request.session, message.id, callee, message.method, time_left, now)
-        pending.kind, pending.is_fast_path, pending.wants_stream, pending.wants_progress = request, False, True, True
-        op, is_redelivery = pending.op, request.tries > 1
-        rest = (
-            None,
-            False,
-            gives_array,
-            True,
-            self._pending_calls.start_span(pending, message.traceparent),
-            is_redelivery,
-            message.extras,
+        pending.mark_special(request, wants_stream=True, wants_progress=True)
+        call = Call(
+            pending.op,
+            name,
+            message.body,
+            spelling,
+            stream=collects_stream,
+            progress=True,
+            traceparent=self._pending_calls.start_span(pending, message.traceparent),
+            redelivered=request.tries > 1,
+            extras=message.extras,
         )
-        return [Delivery(callee.peer, Call(op, name, message.body, spelling, (), False, *rest), request.op)]
+        return [Delivery(callee.peer, call, request.op)]
 
     def _choose_callee(self, request: DurableRequest) -> tuple[Registration, str, str, bool]:
         """Return a callee with its name, spelling and stream mode for the method; raise Refusal if there is none."""
@@ -263,15 +264,15 @@ class DurableRequests:
 
     # Completion.
 
-    def handle_result(self, pending: PendingCall, request: DurableRequest, body: Result, now: float) -> Deliveries:
+    def handle_result(self, pending: PendingCall, request: DurableRequest, result: Result, now: float) -> Deliveries:
         """Deliver a result to the caller, after it is written to the store."""
-        answer = Result(request.call.id, body.body, (), False, True, body.extras)
+        answer = Result(request.call.id, result.body, extras=result.extras)
         delivery = Delivery(request.session.peer, answer, request.op, pending)
         if not self._is_durable:
             self.count_results([delivery])
             return self._finish(request, delivery, b"", now)
         try:
-            encoded = encode_result(body)
+            encoded = encode_result(result)
         except (Unrepresentable, UnicodeEncodeError) as exc:
             text = f"the result cannot be stored: {exc}"
             self._pending_calls.fail_closed(pending, Reason.RAISED, text, now)

@@ -57,10 +57,10 @@ class PeerRequests:
             name = fold(message.method, callee.traits.names)
         except BadName as exc:
             raise Refusal(Reason.NO_SUCH_METHOD, str(exc)) from exc
-        spelling, gives_array = self._registrations.registered_spelling(callee, name)
+        spelling, collects_stream = self._registrations.registered_spelling(callee, name)
         call = replace(message, method=name)
         return self._router.forward(
-            self._sessions[app], call, callee, name, spelling or message.method, gives_array, now
+            self._sessions[app], call, callee, name, spelling or message.method, collects_stream, now
         )
 
     def callback(self, app: str, peer: str, message: Call, now: float) -> Deliveries:

@@ -1,6 +1,6 @@
 """Pending calls: the owner of all their indexes, of their deadlines and of their ids."""
 
-from typing import Final
+from typing import Final, TypeAlias
 
 import msgspec
 
@@ -14,6 +14,8 @@ from fiveways.hub.traffic_totals import CallStats, FailureRecord, TrafficTotals
 
 _AGGREGATE_MASK: Final = 0x3FF
 """Call durations are aggregated after each call that has zeros in these bits of its number."""
+
+SpecialKind: TypeAlias = BufferedRequest | HubRouteQuery | DurableRequest | RouteQuery | JobAssignment
 
 
 class PendingCall(msgspec.Struct, gc=False):
@@ -41,10 +43,16 @@ class PendingCall(msgspec.Struct, gc=False):
     """The caller wants progress."""
     has_more_parts: bool = False
     """The request is streamed and its last part has not come."""
-    kind: BufferedRequest | HubRouteQuery | DurableRequest | RouteQuery | JobAssignment | None = None
+    kind: SpecialKind | None = None
     """None for an ordinary call."""
     collector: StreamCollector | None = None
     """The streamed result so far, for a caller without streams."""
+
+    def mark_special(self, kind: SpecialKind, *, wants_stream: bool = False, wants_progress: bool = False) -> None:
+        """Set the kind of a call other than an ordinary one, and take it off the fast path."""
+        self.kind, self.is_fast_path = kind, False
+        self.wants_stream = self.wants_stream or wants_stream
+        self.wants_progress = self.wants_progress or wants_progress
 
 
 class PendingCalls:
@@ -150,17 +158,20 @@ class PendingCalls:
 
     def _count_failure(self, pending: PendingCall, reason: Reason, text: str, now: float) -> None:
         caller, callee, span = pending.caller, pending.callee, pending.span
-        record = FailureRecord(now, pending.method, caller.traits.protocol, callee.traits.protocol, reason, text)
-        self._traffic.count_failure(
-            pending.stats,
-            record._replace(
-                caller_peer=caller.name,
-                callee_peer=callee.name,
-                op=operation_of(pending),
-                seconds=now - pending.started_at,
-                trace="" if span is None else f"{span.context.trace_id:032x}",
-            ),
+        record = FailureRecord(
+            now,
+            pending.method,
+            caller.traits.protocol,
+            callee.traits.protocol,
+            reason,
+            text,
+            caller_peer=caller.name,
+            callee_peer=callee.name,
+            op=operation_of(pending),
+            seconds=now - pending.started_at,
+            trace="" if span is None else f"{span.context.trace_id:032x}",
         )
+        self._traffic.count_failure(pending.stats, record)
 
     def get(self, op: str) -> PendingCall | None:
         """Return the pending call of this id."""

@@ -373,7 +373,7 @@ class WorkQueues:
             pending = self._pending_calls.open(
                 self._hub_session, f"w{self._next_number()}", pull.session, _PULL_METHOD, timeout, now
             )
-            pending.kind, pending.is_fast_path = JobAssignment(queue.name, job), False
+            pending.mark_special(JobAssignment(queue.name, job))
             is_redelivery = job.tries > 1
             call = Call(pending.op, pull.callback, job.body, callback=True, timeout=timeout, redelivered=is_redelivery)
             deliveries.append(Delivery(pull.session.peer, call, pending.op))

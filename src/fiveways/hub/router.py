@@ -19,7 +19,7 @@ from fiveways.hub.refusal import RETRY_AFTER, Refusal, bad_arguments, overloaded
 from fiveways.hub.registrations import Registrations
 from fiveways.hub.session import FrameAnnotation, Session
 from fiveways.hub.stream_collector import CollectError, StreamCollector, as_array
-from fiveways.hub.traffic_totals import CALLBACK_LABEL, HUB_LABEL, FailureRecord
+from fiveways.hub.traffic_totals import CALLBACK_LABEL, FailureRecord
 from fiveways.model.messages import Call, Cancel, Failure, Part, Progress, Result, Stray
 from fiveways.model.outcomes import unsendable_reason, unsendable_result_failure
 from fiveways.wire.limits import Limits
@@ -154,7 +154,7 @@ class Router:
         if message.more:
             pending.has_more_parts = True
             if collector is not None:
-                pending.kind, pending.is_fast_path = BufferedRequest(call, collector), False
+                pending.mark_special(BufferedRequest(call, collector))
                 return []
         return [Delivery(callee.peer, call, op)]
 
@@ -221,7 +221,7 @@ class Router:
         attachments = message.attachments
         if attachments:
             attachments = self._relay_attachments(pending, message)
-        answer = Result(pending.id, message.body, attachments, False, True, message.extras)
+        answer = Result(pending.id, message.body, attachments, extras=message.extras)
         return [Delivery(pending.caller.peer, answer, pending.op, pending)]
 
     def _forward_special_result(self, pending: PendingCall, message: Result, now: float) -> Deliveries:
@@ -396,10 +396,10 @@ class Router:
             if isinstance(pending.kind, DurableRequest):
                 deliveries += self._durable_requests.finish_stream(pending.kind, now)
         elif isinstance(ended, PendingCall):
-            self._counters.results -= 1  # in the same call of the hub in which it was counted
+            self._counters.results -= 1  # counted just before, so no report includes it
             self._pending_calls.fail_closed(ended, Reason.RAISED, text, now)
         elif ended is not None:
-            record = FailureRecord(now, ended, protocol, HUB_LABEL, Reason.RAISED, text, caller.name)
+            record = FailureRecord.at_hub(now, ended, caller, Reason.RAISED, text)
             self._counters.traffic.count_undeliverable(caller.traffic_label, record)
         self._counters.failures[Reason.RAISED] += 1
         return [*deliveries, Delivery(caller.peer, Failure(call_id, Reason.RAISED, text, name=name), undelivered.op)]

@@ -9,12 +9,15 @@ from collections import Counter, deque
 from collections.abc import Callable, Hashable, Iterable, Mapping
 from heapq import nsmallest
 from itertools import chain
-from typing import Final, NamedTuple, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Final, NamedTuple, Self, TypeAlias, TypeVar
 
 from fiveways.errors import Reason
 from fiveways.hub.histogram import Histogram
 from fiveways.hub.traits import OBSERVER
 from fiveways.model.topics import Topic
+
+if TYPE_CHECKING:
+    from fiveways.hub.session import Session
 
 OTHER_LABEL: Final = "(other)"
 """All methods, or topics, beyond the limit."""
@@ -162,6 +165,11 @@ class FailureRecord(NamedTuple):
     """From the request to the failure."""
     trace: str = ""
     """The trace id, if the call is recorded as a span."""
+
+    @classmethod
+    def at_hub(cls, at: float, method: str, caller: "Session", reason: Reason, text: str) -> Self:
+        """Return the record of a call that failed in the hub itself."""
+        return cls(at, method, caller.traits.protocol, HUB_LABEL, reason, text, caller.name)
 
 
 class SlowConsumer(NamedTuple):

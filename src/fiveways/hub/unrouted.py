@@ -4,7 +4,7 @@ from fiveways.errors import Reason
 from fiveways.hub.builtin_methods import BuiltInMethods
 from fiveways.hub.registrations import Registrations
 from fiveways.hub.session import Session
-from fiveways.hub.traffic_totals import CALLBACK_LABEL, HUB_LABEL, UNKNOWN_LABEL, FailureRecord, TrafficTotals
+from fiveways.hub.traffic_totals import CALLBACK_LABEL, UNKNOWN_LABEL, FailureRecord, TrafficTotals
 from fiveways.model.messages import Call
 
 
@@ -12,7 +12,7 @@ class UnroutedCalls:
     """Counts such calls under names that callers cannot invent."""
 
     def __init__(self, registrations: Registrations, built_ins: BuiltInMethods, traffic: TrafficTotals) -> None:
-        self._offers = registrations
+        self._registrations = registrations
         self._built_ins = built_ins
         self._traffic = traffic
 
@@ -20,7 +20,5 @@ class UnroutedCalls:
         """Count a failed call."""
         name = CALLBACK_LABEL if call.callback else call.method
         is_known = call.callback or name in self._built_ins
-        label = name if is_known else self._offers.known_name(name) or UNKNOWN_LABEL
-        self._traffic.count_refused(
-            label, FailureRecord(now, name, caller.traits.protocol, HUB_LABEL, reason, text, caller.name)
-        )
+        label = name if is_known else self._registrations.known_name(name) or UNKNOWN_LABEL
+        self._traffic.count_refused(label, FailureRecord.at_hub(now, name, caller, reason, text))

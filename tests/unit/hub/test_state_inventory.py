@@ -12,9 +12,9 @@ from fiveways.model.store_changes import DropJob, DropRetained, PutAnswer
 from fiveways.wire.payload import Value
 from tests.support.hub_helpers import LRPM, refusal, register_method, topic
 from tests.unit.hub.test_owner_shares import (
+    ANONYMOUS_ADDRESS,
     BODY,
     OTHER_ADDRESS,
-    ANONYMOUS_ADDRESS,
     delivered,
     fill_requests,
     hub_with_shares,

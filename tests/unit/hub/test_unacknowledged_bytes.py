@@ -10,7 +10,7 @@ from fiveways.protocols.nq.session_state import BORROW_STEP, UNBORROWED_BYTES
 from fiveways.wire.payload import Json
 from tests.support.conversation_driver import hear, make, said
 from tests.support.hub_helpers import LRPM, only_message, register_method
-from tests.unit.hub.test_owner_shares import ADA, OTHER_ADDRESS, ANONYMOUS_ADDRESS, hub_with_shares, join
+from tests.unit.hub.test_owner_shares import ADA, ANONYMOUS_ADDRESS, OTHER_ADDRESS, hub_with_shares, join
 
 LIMIT = 32 * BORROW_STEP
 LONG = Json(b'"' + b"x" * 20_000 + b'"')
