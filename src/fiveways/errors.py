@@ -139,7 +139,7 @@ def fill_placeholders(text: str, codes: Mapping[str, str], args: Sequence[str]) 
     text can stand for gigabytes.
     """
 
-    def filling(name: str) -> str:
+    def value_of(name: str) -> str:
         if not name.isdigit():
             return codes.get(name, "")
         if name == "0":
@@ -147,17 +147,17 @@ def fill_placeholders(text: str, codes: Mapping[str, str], args: Sequence[str]) 
         number = int(name) if len(name) <= _MAX_NUMBER_DIGITS else len(args) + 1
         return args[number - 1] if number <= len(args) else ""
 
-    room = max(MAX_FILLED_LENGTH, len(text) + sum(map(len, args)))
-    pieces: list[str] = []
-    behind = 0
-    for found in _PLACEHOLDER.finditer(text):
-        for piece in (text[behind : found.start()], filling(found[1])):
-            pieces.append(piece[:room])
-            room -= len(pieces[-1])
-        behind = found.end()
-        if not room:
+    space = max(MAX_FILLED_LENGTH, len(text) + sum(map(len, args)))
+    parts: list[str] = []
+    end = 0
+    for match in _PLACEHOLDER.finditer(text):
+        for part in (text[end : match.start()], value_of(match[1])):
+            parts.append(part[:space])
+            space -= len(parts[-1])
+        end = match.end()
+        if not space:
             break
-    return "".join(pieces) + text[behind : behind + room]
+    return "".join(parts) + text[end : end + space]
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,9 +4,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import fields
 from typing import Final, NamedTuple, Protocol, TypeAlias
 
-import msgspec
-
-from fiveways.errors import Reason, Unrepresentable
+from fiveways.errors import Reason
+from fiveways.hub.builtin_arguments import BuiltInArguments, decode_body
 from fiveways.hub.callbacks import Callbacks
 from fiveways.hub.delivery import Deliveries, Delivery, Persist
 from fiveways.hub.peer_listing import PeerListing
@@ -16,10 +15,9 @@ from fiveways.hub.refusal import Refusal, bad_arguments
 from fiveways.hub.session import Session, Stage
 from fiveways.hub.state_inventory import StateFilter, StateInventory
 from fiveways.hub.traffic_totals import TrafficTotals
-from fiveways.model.bidi_controls import find_bidi_control
 from fiveways.model.messages import Call, Result
 from fiveways.wire.limits import Limits
-from fiveways.wire.payload import NULL, Json, Payload, Text, Value
+from fiveways.wire.payload import NULL, Payload, Value
 
 BUILT_IN_DOCS: Final = {
     "hub.ping": "Returns pong.",
@@ -57,7 +55,6 @@ _ALWAYS_ALLOWED: Final = frozenset({"hub.ping", "hub.echo", "hub.time", "hub.cal
 """Methods without effect on other peers: every admitted peer may call them."""
 _MAX_DEAD_LISTED: Final = 100
 """Dead jobs in one response; `after` requests the next ones."""
-_raw_fields_decoder: Final = msgspec.json.Decoder(dict[str, msgspec.Raw] | list[msgspec.Raw])
 
 BuiltInHandler: TypeAlias = Callable[[Session, Call, float], Deliveries]
 
@@ -165,8 +162,8 @@ class BuiltInMethods:
         return _answer(session, call, Value(self._epoch + now))
 
     def _callback(self, session: Session, call: Call, _now: float) -> Deliveries:
-        own_id = BuiltInArguments(call.body, "id").get_name("id", self._limits.max_id)
-        return _answer(session, call, Value(self._callbacks.create(session, own_id)))
+        callback_id = BuiltInArguments(call.body, "id").get_name("id", self._limits.max_id)
+        return _answer(session, call, Value(self._callbacks.create(session, callback_id)))
 
     def _get(self, session: Session, call: Call, _now: float) -> Deliveries:
         arguments = BuiltInArguments(call.body, "name", "peer")
@@ -186,7 +183,7 @@ class BuiltInMethods:
             counts_by_queue = {name: counts for name, counts in counts_by_queue.items() if allowed.allows(name)}
         return _answer(session, call, Value(counts_by_queue))
 
-    def _permitted_queue(self, session: Session, arguments: "BuiltInArguments", action: str = "pull") -> str:
+    def _permitted_queue(self, session: Session, arguments: BuiltInArguments, action: str = "pull") -> str:
         """Return the queue argument; raise Refusal if the peer may not push to it or pull from it."""
         queue = arguments.get_name("queue", self._limits.max_name)
         session.access.check_queue(action, queue)
@@ -212,7 +209,7 @@ class BuiltInMethods:
         queue, number = self._permitted_queue(session, arguments), arguments.get_number("job")
         if number is not None:
             job = self._queues.dead_job(queue, number)
-            return _answer(session, call, Value({**_dead_job_row(job), "data": _decoded(job.body)}))
+            return _answer(session, call, Value({**_dead_job_row(job), "data": decode_body(job.body)}))
         jobs, remaining = self._queues.dead_jobs(queue, arguments.get_number("after") or 0, _MAX_DEAD_LISTED)
         return _answer(session, call, Value({"jobs": [_dead_job_row(entry) for entry in jobs], "more": remaining}))
 
@@ -248,7 +245,7 @@ class BuiltInMethods:
         if (session := self._sessions.get(peer)) is not None:
             self._queues.cancel_pull(session, callback)
 
-    def _named_session(self, arguments: "BuiltInArguments") -> Session:
+    def _named_session(self, arguments: BuiltInArguments) -> Session:
         """Return the open session that the arguments name; raise Refusal if there is none."""
         peer = arguments.get_name("peer", self._limits.max_id)
         session = self._sessions.get(peer) or self._by_name.get(peer)
@@ -289,72 +286,8 @@ class BuiltInMethods:
         return _answer(session, call, Value(self.pipeline_results()))
 
 
-class BuiltInArguments:
-    """Arguments of a built-in method: an object, a list in the order of the fields, or the first argument alone."""
-
-    def __init__(self, body: Payload, *fields: str) -> None:
-        self._body = body
-        self._fields = fields
-        value = _decoded(body)
-        if isinstance(value, list):
-            if len(value) > len(fields):
-                raise bad_arguments(f"takes at most {len(fields)} arguments: {', '.join(fields)}")
-            value = dict(zip(fields, value, strict=False))
-        elif value is None:
-            value = {}
-        elif not isinstance(value, dict):
-            value = {fields[0]: value}
-        self._values: Mapping[str, object] = value
-
-    def is_given(self, field: str) -> bool:
-        """Return whether a field is present and not null."""
-        return self._values.get(field) is not None
-
-    def get_name(self, field: str, max_bytes: int) -> str:
-        """Return a field with a name: a text of 1 to `max_bytes` bytes, or a number."""
-        value = self._values.get(field)
-        if isinstance(value, int) and not isinstance(value, bool):
-            value = str(value)
-        if not isinstance(value, str) or not 0 < len(value.encode(errors="surrogatepass")) <= max_bytes:
-            raise bad_arguments(f"needs {field} as a text of 1 to {max_bytes} bytes")
-        if control := find_bidi_control(value):
-            raise bad_arguments(f"{field} may not contain {control!r}")
-        return value
-
-    def get_number(self, field: str) -> int | None:
-        """Return a field with a whole number; None if it is missing."""
-        value = self._values.get(field)
-        if value is None:
-            return None
-        if not isinstance(value, int) or isinstance(value, bool):
-            raise bad_arguments(f"needs {field} as a whole number")
-        return value
-
-    def get_flag(self, field: str) -> bool:
-        """Return a boolean field; false if it is missing."""
-        value = self._values.get(field)
-        if value is not None and not isinstance(value, bool):
-            raise bad_arguments(f"needs {field} as true or false")
-        return bool(value)
-
-    def get_payload(self, field: str) -> Payload:
-        """Return a field as a message body; JSON keeps its original bytes."""
-        value = self._values.get(field)
-        if value is None or not isinstance(self._body, Json | Text):
-            return Value(value)
-        raw_fields = _raw_fields_decoder.decode(self._body.json())
-        return Json(bytes(raw_fields[field] if isinstance(raw_fields, dict) else raw_fields[self._fields.index(field)]))
-
-
 def _dead_job_row(job: QueuedJob) -> dict[str, object]:
     return {"job": job.number, "tries": job.tries, "error": job.error, "at": job.died_at, "size": job.size}
-
-
-def _decoded(body: Payload) -> object:
-    try:
-        return body.value()
-    except Unrepresentable as exc:
-        raise bad_arguments(str(exc)) from exc
 
 
 def _no_results() -> object:

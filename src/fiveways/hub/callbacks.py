@@ -38,7 +38,7 @@ class Callbacks:
         """Return the number of tokens of a peer."""
         return len(self._by_peer.get(peer, ()))
 
-    def create(self, owner: Session, own_id: str) -> str:
+    def create(self, owner: Session, callback_id: str) -> str:
         """Return a new token for a callback; raise Refusal if its owner has too many."""
         tokens = self._by_peer.get(owner.peer, {})
         if len(tokens) >= self._max_per_peer:
@@ -46,7 +46,7 @@ class Callbacks:
         token = self._new_token()
         while token in self._callbacks:
             token = self._new_token()
-        self._callbacks[token] = Callback(owner, own_id)
+        self._callbacks[token] = Callback(owner, callback_id)
         self._by_peer.setdefault(owner.peer, tokens)[token] = None
         return token
 

@@ -134,14 +134,20 @@ class Hub:
         self.built_ins.state_inventory = StateInventory(
             self._durable_requests, cancel, self._work_queues, self._publishing, self.store_status
         )
-        own: dict[type[HubMessage], Handler] = {
+        core_handlers: dict[type[HubMessage], Handler] = {
             messages.Register: self.registration_handler.register,
             messages.Unregister: self.registration_handler.unregister,
             messages.Update: self.updates.forward_update,
             messages.UpdatesClosed: self.updates.forward_closed,
         }
         self._handlers = build_handlers(
-            self.admission, self._variables, self._router, self._publishing, self._discovery, self._attachments, own
+            self.admission,
+            self._variables,
+            self._router,
+            self._publishing,
+            self._discovery,
+            self._attachments,
+            core_handlers,
         )
         self._durable_session_handlers = self._handlers | {
             Stage.OPEN: self._handlers[Stage.OPEN] | self._durable_handlers()

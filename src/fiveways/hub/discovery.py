@@ -111,21 +111,21 @@ class Discovery:
             raise overloaded("too many calls are open")
         registration = self._registrations.choose_callee(route)
         callee = registration.session
-        rest = strip_prefix(route.name, name)
-        spelling = registration.listed_names.get(rest, "")
-        if rest and not spelling:
+        inner_name = strip_prefix(route.name, name)
+        spelling = registration.listed_names.get(inner_name, "")
+        if inner_name and not spelling:
             caller_style, callee_style = session.traits.names, callee.traits.names
             spelling = respell(
                 message.name.rstrip(caller_style.separators), route.name, name, caller_style, callee_style
             )
-            spelling = spelling or spell_below_route(rest, callee_style)
+            spelling = spelling or spell_below_route(inner_name, callee_style)
             if not spelling:
-                raise bad_arguments(f"{callee.traits.protocol} cannot write the name {rest}")
-        if is_route and rest:
+                raise bad_arguments(f"{callee.traits.protocol} cannot write the name {inner_name}")
+        if is_route and inner_name:
             spelling += callee.traits.names.joiner
         timeout = self._pending_calls.default_timeout
         pending = self._pending_calls.open(session, message.id, callee, _DISCOVER_METHOD, timeout, now)
-        pending.mark_special(RouteQuery(route.name, name, lists_all=not rest))
+        pending.mark_special(RouteQuery(route.name, name, lists_all=not inner_name))
         session.op = pending.op
         return [Delivery(callee.peer, Discover(pending.op, spelling), pending.op)]
 
@@ -182,10 +182,10 @@ class Discovery:
                 allowed.may_allow_below(f"{name}.") if method.is_route else allowed.allows(name)
             ):
                 continue
-            rest = strip_prefix(prefix, name)
+            inner_name = strip_prefix(prefix, name)
             full_spelling = method.spelling_in(style).rstrip(style.separators)
-            spelling = cut_spelling(full_spelling, prefix, name, style) or spell_below_route(rest, style)
-            segment, is_nested, _ = rest.partition(".")
+            spelling = cut_spelling(full_spelling, prefix, name, style) or spell_below_route(inner_name, style)
+            segment, is_nested, _ = inner_name.partition(".")
             if is_nested or method.is_route:
                 routes.setdefault(segment, _first_segment(spelling, style))
             else:
@@ -237,15 +237,15 @@ def _fit_description(
 def _fit_names(names: Iterable[str], room: int) -> tuple[tuple[str, ...], int, int]:
     """Return the names that fit, the room left, and the number of names that do not fit; empty names are skipped."""
     fitting: list[str] = []
-    cut = 0
+    omitted = 0
     for name in filter(None, names):
         size = len(name.encode()) + _NAME_OVERHEAD
         if size > room:
-            cut += 1
+            omitted += 1
         else:
             fitting.append(name)
             room -= size
-    return tuple(fitting), room, cut
+    return tuple(fitting), room, omitted
 
 
 def _route_spelling(route: MethodEntry, style: NameStyle) -> str:

@@ -281,7 +281,7 @@ class DurableRequests:
 
     def count_results(self, answers: Sequence[Delivery]) -> None:
         """Count results on delivery: until then it is unknown whether they can be written."""
-        self._counters.results += sum(type(each.message) is Result for each in answers)
+        self._counters.results += sum(type(answer.message) is Result for answer in answers)
 
     def handle_failure(self, request: DurableRequest, message: Failure, now: float) -> Deliveries:
         """Deliver a failure to the caller, or retry if the method did not run to its end."""
@@ -413,9 +413,9 @@ class DurableRequests:
         deliveries: Deliveries = []
         while dispatched := self._dispatch_next(method, now):
             deliveries += dispatched
-        rest = self._waiting.next_for(method)
-        if rest is not None and (self._registrations.find(method) or self._registrations.longest_route(method)):
-            self._waiting.wait_for_room(rest, now)
+        request = self._waiting.next_for(method)
+        if request is not None and (self._registrations.find(method) or self._registrations.longest_route(method)):
+            self._waiting.wait_for_room(request, now)
         return deliveries
 
 

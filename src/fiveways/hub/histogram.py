@@ -44,9 +44,9 @@ class Histogram:
         waits.sort()
         below = 0
         for number, bound in enumerate(BOUNDS):
-            there = bisect_right(waits, bound, below)
-            counts[number] += there - below
-            below = there
+            upper = bisect_right(waits, bound, below)
+            counts[number] += upper - below
+            below = upper
             if below == total:
                 return
         counts[-1] += total - below
@@ -63,10 +63,10 @@ class Histogram:
 
         It is never below the shortest or above the longest duration.
         """
-        wanted, below, lower = part * len(self), 0, 0.0
+        rank, below, lower = part * len(self), 0, 0.0
         for bound, count in zip((*BOUNDS, inf), self.counts, strict=True):
-            if count and below + count >= wanted:
-                least, most = max(lower, self.shortest), min(bound, self.longest)
-                return min(least + (most - least) * (wanted - below) / count, most)
+            if count and below + count >= rank:
+                low, high = max(lower, self.shortest), min(bound, self.longest)
+                return min(low + (high - low) * (rank - below) / count, high)
             below, lower = below + count, bound
         return None

@@ -39,14 +39,14 @@ def spell_route(folded: str, style: NameStyle) -> str:
 @lru_cache(_MAX_CACHED)
 def respell(spelling: str, prefix: str, name: str, style: NameStyle, target_style: NameStyle) -> str:
     """Return the part of a spelling below a prefix, converted to the target style; empty if that is impossible."""
-    rest = cut_spelling(spelling, prefix, name, style)
-    if style is target_style or not rest:
-        return rest
+    inner = cut_spelling(spelling, prefix, name, style)
+    if style is target_style or not inner:
+        return inner
     for separator in style.separators:
-        rest = rest.replace(separator, "/" if target_style.topic_and_type else target_style.joiner)
-    if target_style.alphabet is not None and target_style.alphabet.fullmatch(rest) is None:
+        inner = inner.replace(separator, "/" if target_style.topic_and_type else target_style.joiner)
+    if target_style.alphabet is not None and target_style.alphabet.fullmatch(inner) is None:
         return ""
-    return rest if _is_folded_to(strip_prefix(prefix, name), rest, target_style) else ""
+    return inner if _is_folded_to(strip_prefix(prefix, name), inner, target_style) else ""
 
 
 def cut_spelling(spelling: str, prefix: str, name: str, style: NameStyle) -> str:
@@ -56,12 +56,12 @@ def cut_spelling(spelling: str, prefix: str, name: str, style: NameStyle) -> str
     ends = [index for index, character in enumerate(text) if character in style.separators]
     if len(ends) < levels:
         return ""
-    rest = text[ends[levels - 1] + 1 :]
-    return rest if _is_folded_to(strip_prefix(prefix, name), rest, style) else ""
+    inner = text[ends[levels - 1] + 1 :]
+    return inner if _is_folded_to(strip_prefix(prefix, name), inner, style) else ""
 
 
-def _is_folded_to(folded: str, written: str, style: NameStyle) -> bool:
+def _is_folded_to(folded: str, spelling: str, style: NameStyle) -> bool:
     try:
-        return fold(written, style) == folded
+        return fold(spelling, style) == folded
     except BadName:
         return False

@@ -194,11 +194,11 @@ class PendingCalls:
         """End and return the calls after their deadlines."""
         expired = [self._with_timer[op] for op in self._timers.pop_due(now)]
         if self._first_default_deadline <= now:
-            late, self._first_default_deadline = _expired(self._with_default_timeout, now)
-            expired += late
+            due, self._first_default_deadline = _expired(self._with_default_timeout, now)
+            expired += due
         if self._first_ordered_deadline <= now:
-            late, self._first_ordered_deadline = _expired(self._in_deadline_order, now)
-            expired += late
+            due, self._first_ordered_deadline = _expired(self._in_deadline_order, now)
+            expired += due
         for pending in expired:
             self.close(pending, now, Reason.TIMEOUT)
         return expired

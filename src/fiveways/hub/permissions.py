@@ -24,18 +24,18 @@ class Glob:
 
     def matches(self, text: str) -> bool:
         """Return whether the pattern matches the whole text."""
-        first, last = self._prefix, self._suffix
-        if last is None:
-            return text == first
-        start, end = len(first), len(text) - len(last)
-        if start > end or not text.startswith(first) or not text.endswith(last):
+        prefix, suffix = self._prefix, self._suffix
+        if suffix is None:
+            return text == prefix
+        start, end = len(prefix), len(text) - len(suffix)
+        if start > end or not text.startswith(prefix) or not text.endswith(suffix):
             return False
         # The leftmost position of a piece leaves most room for the next one, so no backtracking is necessary.
-        for piece in self._middle:
-            position = text.find(piece, start, end)
+        for part in self._middle:
+            position = text.find(part, start, end)
             if position < 0:
                 return False
-            start = position + len(piece)
+            start = position + len(part)
         return True
 
     def may_match_below(self, prefix: str) -> bool:

@@ -338,12 +338,12 @@ class Registrations:
         count = len(registrations)
         if count == 1 and len(registrations[0].session.calls_served) < max_calls:
             return registrations[0]
-        first = 0
+        start = 0
         if method.is_round_robin:
-            first = method.next_index
+            start = method.next_index
         elif method.share == "random":
-            first = self._random.randrange(count)
-        for index in range(first, first + count):
+            start = self._random.randrange(count)
+        for index in range(start, start + count):
             registration = registrations[index % count]
             if len(registration.session.calls_served) < max_calls:
                 method.next_index = (index + 1) % count

@@ -34,12 +34,12 @@ def public_name(peer: str) -> str:
 class Stage(Enum):
     """Stages of a session."""
 
-    CONNECTED = "door"
+    CONNECTED = "connected"
     """Not admitted yet."""
-    UNIDENTIFIED = "nobody"
+    UNIDENTIFIED = "unidentified"
     """Welcomed without authentication; it may do nothing until it sends a token."""
     OPEN = "open"
-    CLOSED = "over"
+    CLOSED = "closed"
     """The hub sent a goodbye; the connection is about to close."""
 
 

@@ -81,19 +81,21 @@ class Subscriptions:
 
     def add(self, pattern: Pattern, subscriber: Subscriber, owner: Owner) -> None:
         """Add a subscription; raise Refusal if there is no room, or if its name is taken."""
-        own = self._by_peer.get(subscriber.peer, {})
+        peer_subscriptions = self._by_peer.get(subscriber.peer, {})
         name = subscriber.subscription
         self.check_depth(len(pattern.levels))
-        if name in own:
+        if name in peer_subscriptions:
             raise bad_arguments(f"subscription {name} is in use")
-        if len(own) >= self._max_per_peer:
+        if len(peer_subscriptions) >= self._max_per_peer:
             raise overloaded(f"more than {self._max_per_peer} subscriptions")
         size = subscription_memory(pattern, name)
         if excess := self._bytes.excess(owner, size):
             raise overloaded(f"no room for a subscription: {excess} (bytes)")
         if pattern.is_wildcard and (excess := self._patterns.excess(pattern, owner)):
             raise overloaded(f"no room for another shape of pattern: {excess} (steps of a match)")
-        self._by_peer.setdefault(subscriber.peer, own)[name] = Subscription(pattern, subscriber, owner, size)
+        self._by_peer.setdefault(subscriber.peer, peer_subscriptions)[name] = Subscription(
+            pattern, subscriber, owner, size
+        )
         self._count += 1
         self._bytes.acquire(owner, size)
         if pattern.is_wildcard:
@@ -110,11 +112,11 @@ class Subscriptions:
 
     def remove(self, peer: str, name: str) -> bool:
         """End a subscription; return whether there was one."""
-        own = self._by_peer.get(peer, {})
-        subscription = own.pop(name, None)
+        peer_subscriptions = self._by_peer.get(peer, {})
+        subscription = peer_subscriptions.pop(name, None)
         if subscription is None:
             return False
-        if not own:
+        if not peer_subscriptions:
             del self._by_peer[peer]
         self._remove(subscription)
         return True
@@ -166,18 +168,18 @@ class Subscriptions:
 
     def _join(self, topic: Topic, parts: list[Subscribers]) -> Subscribers:
         """Return one list for several parts; the same object as before if the parts are the same."""
-        old_parts, old = self._joined_lists.get(topic, _NO_LIST)
+        old_parts, old_joined = self._joined_lists.get(topic, _NO_LIST)
         if len(parts) == len(old_parts) and all(map(is_, parts, old_parts)):
-            return old
+            return old_joined
         joined = tuple(chain.from_iterable(parts))
         policy = self._overflow_policy(topic)
         if policy:
             joined = tuple([msgspec.structs.replace(subscriber, when_full=policy) for subscriber in joined])
         if len(self._joined_lists) >= _MAX_CACHED_TOPICS or self._joined_length + len(joined) > _MAX_CACHED_SUBSCRIBERS:
             self._clear_caches()
-            old = ()
+            old_joined = ()
         self._joined_lists[topic] = parts, joined
-        self._joined_length += len(joined) - len(old)
+        self._joined_length += len(joined) - len(old_joined)
         return joined
 
     def _overflow_policy(self, topic: Topic) -> str:
