@@ -82,50 +82,27 @@ class Hub:
         self._discovery = Discovery(limits, self.registrations, self._pending_calls, self._counters)
         self.unacknowledged_bytes = UnacknowledgedBytes(settings, self._sessions)
         """Bytes that the hub holds for resumable sessions until their peers acknowledge them."""
-        directory = PeerDirectory(
-            self._sessions, self._by_name, PeerListing(self._sessions, self.registrations, self._subscriptions, epoch)
-        )
-        self.built_ins = BuiltInMethods(
-            limits, self._callbacks, self._work_queues, directory, self, self.traffic, epoch
-        )
+        sessions, calls, registrations = self._sessions, self._pending_calls, self.registrations
+        callbacks, attachments, queues, counters = self._callbacks, self._attachments, self._work_queues, self._counters
+        listing = PeerListing(sessions, registrations, self._subscriptions, epoch)
+        directory = PeerDirectory(sessions, self._by_name, listing)
+        self.built_ins = BuiltInMethods(limits, callbacks, queues, directory, self, self.traffic, epoch)
         """Methods of the hub itself."""
-        self._durable_requests = DurableRequests(
-            settings, self._pending_calls, self.registrations, self.built_ins, self._counters, self.store_status
+        self._durable_requests = durable_requests = DurableRequests(
+            settings, calls, registrations, self.built_ins, counters, self.store_status
         )
-        self.registration_handler = RegistrationHandler(
-            settings, self.registrations, self._discovery, self._durable_requests
-        )
+        self.registration_handler = RegistrationHandler(settings, registrations, self._discovery, durable_requests)
         self._router = Router(
-            limits,
-            self._pending_calls,
-            self.registrations,
-            self._callbacks,
-            self._attachments,
-            self._work_queues,
-            self.built_ins,
-            self._durable_requests,
-            self._counters,
+            limits, calls, registrations, callbacks, attachments, queues, self.built_ins, durable_requests, counters
         )
         self.peer_requests = PeerRequests(
-            limits,
-            self._sessions,
-            self._pending_calls,
-            self.registrations,
-            self._callbacks,
-            self._router,
-            self.admission,
+            limits, sessions, calls, registrations, callbacks, self._router, self.admission
         )
         """Requests of an application in this process to one of its callers."""
-        self.updates = Updates(limits, self._attachments)
+        self.updates = Updates(limits, attachments)
         """Updates that peers publish to an application in this process."""
         self._publishing = Publishing(
-            settings,
-            self._subscriptions,
-            self._attachments,
-            self._sessions,
-            self.admission,
-            self._counters,
-            self.store_status,
+            settings, self._subscriptions, attachments, sessions, self.admission, counters, self.store_status
         )
         self._set_handlers()
 
