@@ -25,7 +25,7 @@ class WaitingRequests:
         self.pool = SizedPool(*_limits(settings))
         self._by_method: dict[str, dict[str, DurableRequest]] = {}
         self.busy_methods: set[str] = set()
-        """Methods whose callees are all at their limit; a callee that finishes a request takes the next one."""
+        """Methods with all callees at their limit; a callee that finishes a request takes the next one."""
         self._retries = Timers(alarm)
         self._first_expiry = inf
         """A lower bound of the expiry times; exact again after each `expire` at that time."""

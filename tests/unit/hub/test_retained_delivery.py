@@ -37,18 +37,18 @@ class Runtime:
                 assert isinstance(delivery.message, Event | Result)
                 self.received.setdefault(delivery.peer, []).append(delivery.message)
             elif isinstance(delivery, Fanout):
-                for one in delivery.subscribers:
-                    self.received.setdefault(one.peer, []).append(delivery.event)
+                for subscriber in delivery.subscribers:
+                    self.received.setdefault(subscriber.peer, []).append(delivery.event)
             else:
                 assert isinstance(delivery, Continuation)
                 self.continuations.append(delivery)
 
     def iterate(self) -> bool:
         """Run the continuations of the last iteration; return whether there were any."""
-        more, self.continuations = self.continuations, []
-        for continuation in more:
+        continuations, self.continuations = self.continuations, []
+        for continuation in continuations:
             self.perform(continuation.resume())
-        return bool(more)
+        return bool(continuations)
 
     def subscribe(self, peer: str, subscribed: Pattern = EVERYTHING, name: str = "s") -> None:
         self.perform(self.hub.handle(peer, Subscribe("1", subscribed, name), 0.0))

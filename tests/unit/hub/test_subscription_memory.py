@@ -148,7 +148,7 @@ def test_too_deep_pattern_is_refused() -> None:
     st.lists(
         st.tuples(
             st.booleans(),
-            patterns.filter(lambda watched_topic: bool(watched_topic.levels or watched_topic.matches_deeper)),
+            patterns.filter(lambda drawn: bool(drawn.levels or drawn.matches_deeper)),
         )
     ),
     st.data(),
@@ -157,16 +157,16 @@ def test_changed_pattern_keeps_lists_of_other_topics(changes: list[tuple[bool, P
     subscriptions = make_subscriptions(100)
     current: dict[int, Pattern] = {}
     watched: list[Topic] = data.draw(st.lists(all_topics, max_size=6, unique=True))
-    for number, (ends, pattern_) in enumerate(changes):
+    for number, (ends, added) in enumerate(changes):
         previous = {watched_topic: subscriptions.match(watched_topic) for watched_topic in watched}
-        changed = pattern_
+        changed = added
         if ends and current:
             old = data.draw(st.sampled_from(sorted(current)))
             changed = current.pop(old)
             subscriptions.remove("peer", str(old))
         else:
-            current[number] = pattern_
-            subscriptions.add(pattern_, Subscriber("peer", str(number)), HUB_OWNER)
+            current[number] = added
+            subscriptions.add(added, Subscriber("peer", str(number)), HUB_OWNER)
         for watched_topic in watched:
             result = subscriptions.match(watched_topic)
             assert sorted(int(one.subscription) for one in result) == [

@@ -46,16 +46,12 @@ def read_report(hub: Hub, now: float = 100.0) -> Any:  # noqa: ANN401  the respo
 
 
 def method_row(hub: Hub, name: str) -> dict[str, Any]:
-    (row,) = [method_row for method_row in read_report(hub)["methods"] if method_row["method"] == name]
+    (row,) = [row for row in read_report(hub)["methods"] if row["method"] == name]
     return dict(row)
 
 
 def protocol_pair_row(hub: Hub, caller: str, callee: str) -> dict[str, Any]:
-    (row,) = [
-        protocol_pair_row
-        for protocol_pair_row in read_report(hub)["bridges"]
-        if (protocol_pair_row["caller"], protocol_pair_row["callee"]) == (caller, callee)
-    ]
+    (row,) = [row for row in read_report(hub)["bridges"] if (row["caller"], row["callee"]) == (caller, callee)]
     return dict(row)
 
 
@@ -88,7 +84,7 @@ def test_calls_are_counted_by_method_and_protocol_pair() -> None:
         "p95": None,
     }
     protocols = read_report(hub)["protocols"]
-    assert {name: each["sessions"] for name, each in protocols.items()} == {"lrpm-json": 2, "nq": 1, "umq": 2}
+    assert {name: row["sessions"] for name, row in protocols.items()} == {"lrpm-json": 2, "nq": 1, "umq": 2}
     assert protocols["nq"]["calls"] == 1
     assert protocols["umq"]["calls"] == 0
 
@@ -124,8 +120,8 @@ def test_publications_are_counted_by_topic_and_protocol() -> None:
     hub.handle("cleo", Publish(None, topic("news.sport"), Value(1), retain=True), 0.0)
     hub.handle("cleo", Publish(None, topic("news.art"), Value(1)), 0.0)
     hub.handle("cleo", Publish(None, topic("nobody.listens"), Value(1)), 0.0)
-    later = hub.handle("dan", Subscribe("r", pattern("news.*"), "s"), 0.0)
-    assert len(later) == 2
+    deliveries = hub.handle("dan", Subscribe("r", pattern("news.*"), "s"), 0.0)
+    assert len(deliveries) == 2
     hub.traffic.count_missed(topic("news.sport"))
     report = read_report(hub)
     assert report["topics"] == [
@@ -233,16 +229,12 @@ def test_methods_and_topics_beyond_limit_are_counted_as_other() -> None:
         hub.handle("bob", Result(str(number + 1)), 0.001)
         hub.handle("ann", Publish(None, topic(f"t.{number}"), NULL), 0.0)
     report = read_report(hub)
-    named = [
-        method_row["method"]
-        for method_row in report["methods"]
-        if method_row["method"] not in {OTHER_LABEL, "hub.traffic"}
-    ]
+    named = [row["method"] for row in report["methods"] if row["method"] not in {OTHER_LABEL, "hub.traffic"}]
     assert len(named) <= 10
     assert len(report["topics"]) <= 11
     forgotten = report["forgotten"]
-    assert sum(method_row["calls"] for method_row in report["methods"]) + forgotten["calls"] == 1000
-    assert sum(method_row["results"] for method_row in report["methods"]) + forgotten["results"] == 1000
+    assert sum(row["calls"] for row in report["methods"]) + forgotten["calls"] == 1000
+    assert sum(row["results"] for row in report["methods"]) + forgotten["results"] == 1000
     assert (protocol_pair_row(hub, "lrpm-json", "umq")["calls"], report["protocols"]["lrpm-json"]["calls"]) == (
         1000,
         1000,
@@ -345,7 +337,7 @@ def test_unrouted_requests_for_unknown_methods_get_no_counters_of_their_own() ->
     hub.leave("eve", 2.0)
     for _ in range(3):
         hub.expire(11.0)
-    calls = {method_row["method"]: method_row["calls"] for method_row in read_report(hub)["methods"]}
+    calls = {row["method"]: row["calls"] for row in read_report(hub)["methods"]}
     names = [name for name in calls if name.startswith("full.")]  # those that eve received
     assert {name: calls[name] for name in calls if name not in names} == {
         "a.b": 1,
