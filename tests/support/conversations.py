@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 
-from fiveways.model import messages as words
+from fiveways.model import messages as hub
 from fiveways.protocols.base import Conversation, ConversationSetup, ProtocolSpec, Role
 from fiveways.wire.limits import Limits
 
@@ -37,14 +37,14 @@ def converse(
 
 def open_up(talk: Conversation, spec: ProtocolSpec, role: Role) -> None:
     """Lead a conversation through its handshake, if it has one, with a second one at the other end."""
-    if words.Hello not in spec.sendable_messages:
+    if hub.Hello not in spec.sendable_messages:
         return
     other = converse(spec, Role.CLIENT if role is Role.SERVER else Role.SERVER)
     client, server = (other, talk) if role is Role.SERVER else (talk, other)
-    client.send(words.Hello(), 0.0)
+    client.send(hub.Hello(), 0.0)
     for packet in client.take_packets():
         server.receive(packet, 0.0)
-    server.send(words.Welcome(), 0.0)
+    server.send(hub.Welcome(), 0.0)
     for packet in server.take_packets():
         client.receive(packet, 0.0)
 

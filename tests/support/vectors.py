@@ -12,7 +12,7 @@ import cbor2
 import msgspec
 
 import fiveways.protocols
-from fiveways.model import messages as words
+from fiveways.model import messages as hub
 from fiveways.model import topics
 from fiveways.protocols import registry
 from fiveways.protocols.base import ProtocolSpec
@@ -20,7 +20,7 @@ from fiveways.wire import payload as payloads
 from fiveways.wire.packet import Packet
 
 WORDS: dict[str, type] = {
-    name: kind for name, kind in vars(words).items() if isinstance(kind, type) and issubclass(kind, words.HubMessage)
+    name: kind for name, kind in vars(hub).items() if isinstance(kind, type) and issubclass(kind, hub.HubMessage)
 }
 PAYLOADS: dict[str, Callable[[typing.Any], payloads.Payload]] = {
     "text": payloads.Text,
@@ -100,10 +100,10 @@ def message(written: dict[str, typing.Any], spec: ProtocolSpec) -> object:
     return _struct(written, dict(spec.messages))
 
 
-def word(written: dict[str, typing.Any]) -> words.HubMessage:
+def word(written: dict[str, typing.Any]) -> hub.HubMessage:
     """A word of the hub as the vectors write it."""
     made = _struct(written, WORDS)
-    if not isinstance(made, words.HubMessage):
+    if not isinstance(made, hub.HubMessage):
         raise TypeError(f"not a word: {written!r}")
     return made
 

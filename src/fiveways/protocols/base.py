@@ -36,7 +36,7 @@ class Conversation(Protocol):
         Nothing is accepted by itself: `Accepted` comes from above.
         """
 
-    def send(self, word: HubMessage, now: float) -> None:
+    def send(self, message: HubMessage, now: float) -> None:
         """Say it to the peer. LocalProtocolError if the protocol cannot, or not now; nothing is sent then."""
 
     @property
@@ -56,7 +56,7 @@ class Conversation(Protocol):
     def wants_attachment(self) -> bool:
         """Whether the content of the next binary packet is wanted."""
 
-    def shared_frame(self, word: Event) -> Packet | None:
+    def shared_frame(self, message: Event) -> Packet | None:
         """Return what an event is here, if it is the same at all others of this protocol who do not return None.
 
         That is, at those with the same limits. To write the packet is all that `send` would do, so that one will do for
@@ -91,7 +91,7 @@ class InlineAttachmentsMixin:
     def restart_timers(self, now: float) -> None:
         """As above."""
 
-    def shared_frame(self, word: Event) -> Packet | None:
+    def shared_frame(self, message: Event) -> Packet | None:
         """Each subscriber must be written to."""
 
 

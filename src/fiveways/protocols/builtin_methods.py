@@ -155,8 +155,8 @@ def message_from_call(
         return None
     fields, options, make = reader
     try:
-        if method == PUBLISH and not attachments and (word := fastpath_publish(call_id, body, styles)) is not None:
-            return word
+        if method == PUBLISH and not attachments and (message := fastpath_publish(call_id, body, styles)) is not None:
+            return message
         return make(
             call_id, Arguments(body, fields, options, lines=method in _LINE_ARGUMENT_METHODS), styles, attachments
         )
@@ -258,44 +258,44 @@ Builtin = (
 )
 
 
-def call_from_message(word: Builtin, styles: Styles, topic_id: str | None = None) -> tuple[str, Payload]:
+def call_from_message(message: Builtin, styles: Styles, topic_id: str | None = None) -> tuple[str, Payload]:
     """The built-in (folded name, arguments) that says `word` by a call.
 
     `topic_id` is the identifier that the protocol gives to a subscription, where it is not the word's own.
     """
     try:
-        return _build_call(word, styles, topic_id)
+        return _build_call(message, styles, topic_id)
     except BadTopic as exc:
         raise Unrepresentable(str(exc)) from exc
 
 
-def _build_call(word: Builtin, styles: Styles, topic_id: str | None) -> tuple[str, Payload]:
-    match word:
+def _build_call(message: Builtin, styles: Styles, topic_id: str | None) -> tuple[str, Payload]:
+    match message:
         case Publish():
-            given = {"topic": spell(word.topic, styles.topics), "data": word.body.value()}
-            return PUBLISH, Value(given | _non_default_options(retain=word.retain))
+            given = {"topic": spell(message.topic, styles.topics), "data": message.body.value()}
+            return PUBLISH, Value(given | _non_default_options(retain=message.retain))
         case Subscribe():
-            given = {"topic": spell_pattern(word.pattern, styles.topics), "id": topic_id or word.subscription}
-            options = _non_default_options(envelope=word.envelope, when_full=word.when_full)
+            given = {"topic": spell_pattern(message.pattern, styles.topics), "id": topic_id or message.subscription}
+            options = _non_default_options(envelope=message.envelope, when_full=message.when_full)
             return "hub.subscribe", Value(given | options)
         case Unsubscribe():
-            return "hub.unsubscribe", Value({"id": word.subscription})
+            return "hub.unsubscribe", Value({"id": message.subscription})
         case CloseTopic():
-            return "hub.close", Value({"topic": spell(word.topic, styles.topics)})
+            return "hub.close", Value({"topic": spell(message.topic, styles.topics)})
         case Register():
-            kind = word.kind if word.kind != "unary" else ""
-            options = _non_default_options(doc=word.doc, kind=kind, share=word.share)
-            return "hub.register", Value({"name": _registered_name(word, styles)} | options)
+            kind = message.kind if message.kind != "unary" else ""
+            options = _non_default_options(doc=message.doc, kind=kind, share=message.share)
+            return "hub.register", Value({"name": _registered_name(message, styles)} | options)
         case Unregister():
-            return "hub.unregister", Value({"name": _registered_name(word, styles)})
+            return "hub.unregister", Value({"name": _registered_name(message, styles)})
         case SetVariable():
-            return "hub.set", Value({"name": word.name, "value": word.body.value()})
+            return "hub.set", Value({"name": message.name, "value": message.body.value()})
         case UnsetVariable():
-            return "hub.unset", Value({"name": word.name})
+            return "hub.unset", Value({"name": message.name})
         case Discover():
-            return "hub.discover", Value({"name": word.name} if word.name else {})
+            return "hub.discover", Value({"name": message.name} if message.name else {})
         case _:
-            assert_never(word)
+            assert_never(message)
 
 
 def _non_default_options(**options: str | bool) -> dict[str, object]:
@@ -303,10 +303,10 @@ def _non_default_options(**options: str | bool) -> dict[str, object]:
     return {name: value for name, value in options.items() if value}
 
 
-def _registered_name(word: Register | Unregister, styles: Styles) -> str:
-    if word.spelling:
-        return word.spelling
-    return spell_prefix(word.method, styles.names) if word.route else spell_name(word.method, styles.names)
+def _registered_name(message: Register | Unregister, styles: Styles) -> str:
+    if message.spelling:
+        return message.spelling
+    return spell_prefix(message.method, styles.names) if message.route else spell_name(message.method, styles.names)
 
 
 def _value_or_none(body: Payload) -> object:
@@ -317,12 +317,12 @@ def _value_or_none(body: Payload) -> object:
         return None
 
 
-def description_payload(word: Description) -> Payload:
+def description_payload(message: Description) -> Payload:
     """The answer to `hub.discover`."""
-    if word.doc is not None:
-        return Value({"doc": word.doc})
-    lists: dict[str, object] = {"methods": list(word.methods), "routes": list(word.routes)}
-    return Value(lists | {"more": word.more} if word.more else lists)
+    if message.doc is not None:
+        return Value({"doc": message.doc})
+    lists: dict[str, object] = {"methods": list(message.methods), "routes": list(message.routes)}
+    return Value(lists | {"more": message.more} if message.more else lists)
 
 
 def read_description(call_id: str, body: Payload) -> Description | None:

@@ -14,10 +14,10 @@ class DeferredMessage:
 
     __slots__ = ("bytes_left", "message", "missing_names", "received")
 
-    def __init__(self, word: MessageWithAttachments, room: int) -> None:
-        self.message: MessageWithAttachments | None = word
+    def __init__(self, message: MessageWithAttachments, room: int) -> None:
+        self.message: MessageWithAttachments | None = message
         """None if it is not wanted any more; its attachments come nevertheless."""
-        self.missing_names = set(word.attachments)
+        self.missing_names = set(message.attachments)
         self.received: dict[str, hub.Attachment] = {}
         self.bytes_left = room
 
@@ -40,17 +40,17 @@ class DeferredMessages:
     def __contains__(self, hub_id: str | None) -> bool:
         return hub_id in self._by_id
 
-    def defer(self, word: MessageWithAttachments) -> None:
+    def defer(self, message: MessageWithAttachments) -> None:
         """Let a word wait; LocalProtocolError if it cannot."""
-        names = word.attachments
+        names = message.attachments
         if len(set(names)) != len(names) or not self.by_attachment.keys().isdisjoint(names):
             raise LocalProtocolError("an attachment is named twice")
         if len(self.by_attachment) + len(names) > self._limits.max_expected_attachments:
             raise LocalProtocolError("too many attachments are awaited")
-        held = DeferredMessage(word, self._limits.max_text)
+        held = DeferredMessage(message, self._limits.max_text)
         self.by_attachment.update(dict.fromkeys(names, held))
-        if not isinstance(word, hub.Event) and word.id is not None:
-            self._by_id[word.id] = held
+        if not isinstance(message, hub.Event) and message.id is not None:
+            self._by_id[message.id] = held
 
     def drop(self, hub_id: str) -> bool:
         """Forget a word; its attachments will be swallowed. False if no such word waits."""

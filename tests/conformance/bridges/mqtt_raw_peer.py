@@ -108,8 +108,8 @@ class Mqtt(Voice):
             connection.shutdown(socket.SHUT_RDWR)
         self._client.loop_stop()
 
-    def spell(self, namespace: str, word: str) -> str:
-        return f"/{namespace.capitalize() if namespace == 'desk' else namespace}/{word.capitalize()}"
+    def spell(self, namespace: str, message: str) -> str:
+        return f"/{namespace.capitalize() if namespace == 'desk' else namespace}/{message.capitalize()}"
 
     def spell_topic(self, *segments: str) -> str:
         return "/".join(segments)
@@ -207,8 +207,8 @@ class Mqtt(Voice):
         if kind.lower() == "gather":
             self._begun[number] = place = self._begun.get(number, 0) + 1
             meta |= {"part": place, "last": bool(got.get(3)), "empty": 2 not in got}
-        word = "callback" if topic == "/callback" else "call"
-        return Heard(word, str(number), kind, value, attachments, meta, payload)
+        message = "callback" if topic == "/callback" else "call"
+        return Heard(message, str(number), kind, value, attachments, meta, payload)
 
     def _read_response(self, topic: str, number: int, got: dict[int, Any], body: dict[int, Any]) -> Heard | None:
         if number not in self._asked or self._asked[number][0] != topic:

@@ -87,8 +87,8 @@ class Nq(Speaker):
         error = {"type": "local", "fatal": True, "err": code, "text": text}
         self._say({"a": self._channel(call.id), "i": call.id, "e": error})
 
-    def spell(self, namespace: str, word: str) -> str:
-        return f"{namespace}-{word}"
+    def spell(self, namespace: str, message: str) -> str:
+        return f"{namespace}-{message}"
 
     def spell_topic(self, *segments: str) -> str:
         return "-".join(escaped(each, string.ascii_letters + string.digits) for each in segments)

@@ -147,42 +147,42 @@ class Stage:
         self._there.append(made)
         return made
 
-    def name(self, voice: Voice, word: str) -> str:
+    def name(self, voice: Voice, message: str) -> str:
         """Return a method of the callee, as this peer writes it."""
-        return voice.spell("desk" if self.other == "mqtt-rpc" else "counter", word)
+        return voice.spell("desk" if self.other == "mqtt-rpc" else "counter", message)
 
     def topic(self, voice: Voice, last: str = "Žár_2") -> str:
         """Return a topic that no other stage has, as this peer writes it."""
         return voice.spell_topic("crossing", f"n{self.number}", last)
 
-    async def offer(self, word: str, callee: Voice | None = None, **options: object) -> None:
+    async def offer(self, message: str, callee: Voice | None = None, **options: object) -> None:
         """Let the callee offer a method."""
         callee = callee or self.callee
-        await callee.offer(self.name(callee, word), **options)
-        self._offered.append((callee, word))
+        await callee.offer(self.name(callee, message), **options)
+        self._offered.append((callee, message))
 
-    async def begun(self, word: str, body: object = None, meta: Meta = NO_META) -> tuple[str, Heard]:
+    async def begun(self, message: str, body: object = None, meta: Meta = NO_META) -> tuple[str, Heard]:
         """A call that has arrived: its id for the caller, and what the callee heard."""
-        call_id = self.caller.call(self.name(self.caller, word), body, meta=meta)
+        call_id = self.caller.call(self.name(self.caller, message), body, meta=meta)
         heard = await self.callee.hear()
         assert heard.kind == "call", heard
-        assert heard.name == self.name(self.callee, word).removeprefix("/Desk/"), heard
+        assert heard.name == self.name(self.callee, message).removeprefix("/Desk/"), heard
         return call_id, heard
 
     async def come_back(self, gone: Nq) -> Nq:
         """Let a peer of NQ that was cut off come back, with all that it has offered."""
         voice = await nq_speaker(self.hall.place, gone)
         self._there.append(voice)
-        self._offered = [(voice if each is gone else each, word) for each, word in self._offered]
+        self._offered = [(voice if each is gone else each, message) for each, message in self._offered]
         return voice
 
-    async def offer_late(self, word: str, callee: Voice) -> None:
+    async def offer_late(self, message: str, callee: Voice) -> None:
         """Let a callee offer a method for which somebody waits: the answer need not be the next thing that it hears."""
         if isinstance(callee, Mqtt):
             await callee.serve("/Desk")
         else:
-            callee.call(callee.builtin("register"), {"name": self.name(callee, word)})
-            self._offered.append((callee, word))
+            callee.call(callee.builtin("register"), {"name": self.name(callee, message)})
+            self._offered.append((callee, message))
 
     def leave(self, voice: Voice) -> None:
         """Let somebody be gone, without a word."""
@@ -197,8 +197,8 @@ class Stage:
 
     async def close(self) -> None:
         """Leave nothing behind that the next stage could stumble over."""
-        for voice, word in list(self._offered):
-            await self._withdraw(voice, word)
+        for voice, message in list(self._offered):
+            await self._withdraw(voice, message)
         for voice in self._there:
             if isinstance(voice, Nq) and voice not in self._gone:
                 voice.cancel_all()
@@ -209,12 +209,12 @@ class Stage:
             while self.hall.offered():  # noqa: ASYNC110  nobody tells when a peer is gone
                 await asyncio.sleep(0.002)
 
-    async def _withdraw(self, voice: Voice, word: str) -> None:
+    async def _withdraw(self, voice: Voice, message: str) -> None:
         if isinstance(voice, Nq) and voice in self._gone:  # it is missed, and what it offered waits for it
             voice = await self.come_back(voice)
         elif voice in self._gone or isinstance(voice, Mqtt):
             return
-        await _answered(voice, voice.call(voice.builtin("unregister"), {"name": self.name(voice, word)}))
+        await _answered(voice, voice.call(voice.builtin("unregister"), {"name": self.name(voice, message)}))
 
 
 async def _heard_out(voice: Voice) -> None:

@@ -154,7 +154,7 @@ class Voice(ABC):
     # What only some protocols have words for.
 
     @abstractmethod
-    def spell(self, namespace: str, word: str) -> str:
+    def spell(self, namespace: str, message: str) -> str:
         """Return how the protocol writes the name of a method."""
 
     @abstractmethod

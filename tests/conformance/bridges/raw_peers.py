@@ -124,8 +124,8 @@ class UmqFamily(Speaker):
     @abstractmethod
     def _read_other(self, letter: str, number: str, payload: str, attachments: tuple[bytes | str, ...]) -> Heard: ...
 
-    def spell(self, namespace: str, word: str) -> str:
-        return f"{namespace.capitalize()}{':' if self.protocol == 'umq' else '.'}{word}"
+    def spell(self, namespace: str, message: str) -> str:
+        return f"{namespace.capitalize()}{':' if self.protocol == 'umq' else '.'}{message}"
 
     def spell_topic(self, *segments: str) -> str:
         return ".".join(each.replace("%", "%25").replace(".", "%2E").replace("*", "%2A") for each in segments)
@@ -298,8 +298,8 @@ class Lrpm(Speaker):
     def fail(self, call: Heard, text: str) -> None:
         self._write([20, 40, int(call.id), "app.err.failed", text, {}])
 
-    def spell(self, namespace: str, word: str) -> str:
-        return f"{namespace}.{word}"
+    def spell(self, namespace: str, message: str) -> str:
+        return f"{namespace}.{message}"
 
     def spell_topic(self, *segments: str) -> str:
         return ".".join(escaped(each, "abcdefghijklmnopqrstuvwxyz0123456789") for each in segments)

@@ -2,12 +2,12 @@
 
 from collections.abc import Mapping
 
-from fiveways.model import messages as words
+from fiveways.model import messages as hub
 from fiveways.model.messages import HubMessage
 from fiveways.protocols.base import Conversation, ProtocolSpec, Role
 from tests.support import conversations as talks
 
-QUIET = (words.Accepted, words.Acknowledged)
+QUIET = (hub.Accepted, hub.Acknowledged)
 """What a reliable protocol tells beside the matter."""
 
 
@@ -27,18 +27,18 @@ class Pair:
             role: talks.converse(spec, role, limits, OPTIONS.get(spec.name)) for role in Role
         }
         self.heard: dict[Role, list[HubMessage]] = {role: [] for role in Role}
-        if words.Hello in spec.sendable_messages:
+        if hub.Hello in spec.sendable_messages:
             self.open()
 
     def open(self) -> None:
-        self.say(Role.CLIENT, words.Hello())
-        self.say(Role.SERVER, words.Welcome())
+        self.say(Role.CLIENT, hub.Hello())
+        self.say(Role.SERVER, hub.Welcome())
         for role in Role:
             self.heard[role].clear()
 
-    def say(self, role: Role, word: HubMessage) -> list[HubMessage]:
+    def say(self, role: Role, message: HubMessage) -> list[HubMessage]:
         """One end says a word; what the other end hears of it."""
-        self.ends[role].send(word, self.now)
+        self.ends[role].send(message, self.now)
         self.carry()
         return self.take(other(role))
 
@@ -56,21 +56,21 @@ class Pair:
 
     def take(self, role: Role) -> list[HubMessage]:
         """What an end has heard since it was last asked."""
-        heard = [word for word in self.heard[role] if not isinstance(word, QUIET)]
+        heard = [message for message in self.heard[role] if not isinstance(message, QUIET)]
         self.heard[role].clear()
         return heard
 
-    def ask(self, role: Role, word: HubMessage) -> HubMessage:
+    def ask(self, role: Role, message: HubMessage) -> HubMessage:
         """One end makes a request, the other hears exactly one word and, where that is the custom, accepts it."""
-        (heard,) = self.say(role, word)
+        (heard,) = self.say(role, message)
         call_id = getattr(heard, "id", None)
         if self.spec.name == "nq" and call_id is not None:
-            self.say(other(role), words.Accepted(call_id))
+            self.say(other(role), hub.Accepted(call_id))
         return heard
 
-    def answer(self, role: Role, word: HubMessage) -> HubMessage:
+    def answer(self, role: Role, message: HubMessage) -> HubMessage:
         """The end `role` answers, and the asker hears exactly one word."""
-        (heard,) = self.say(role, word)
+        (heard,) = self.say(role, message)
         return heard
 
 

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from fiveways.errors import Execution, LocalProtocolError, Reason
-from fiveways.model import messages as words
+from fiveways.model import messages as hub
 from fiveways.model import topics
 from fiveways.protocols import registry
 from fiveways.protocols.base import ProtocolSpec, Role
@@ -21,14 +21,14 @@ def body(spec: ProtocolSpec) -> Payload:
     return Value(VALUES.get(spec.name, SAMPLE))
 
 
-def carrying(*kinds: type[words.HubMessage], but: str = "") -> pytest.MarkDecorator:
+def carrying(*kinds: type[hub.HubMessage], but: str = "") -> pytest.MarkDecorator:
     """For every protocol that can say all of these, perhaps but for one, and for both ends."""
     specs = [spec for spec in registry.all_specs() if spec.sendable_messages.issuperset(kinds) and spec.name != but]
     cases = [pytest.param(spec, role, id=f"{spec.name}-{role.value}") for spec in specs for role in Role]
     return pytest.mark.parametrize(("spec", "role"), cases)
 
 
-def expect(heard: words.HubMessage, wanted: type[words.HubMessage], /, **fields: object) -> Any:  # noqa: ANN401  the kind asked for
+def expect(heard: hub.HubMessage, wanted: type[hub.HubMessage], /, **fields: object) -> Any:  # noqa: ANN401  the kind asked for
     assert type(heard) is wanted
     for name, value in fields.items():
         found = getattr(heard, name)
@@ -36,50 +36,50 @@ def expect(heard: words.HubMessage, wanted: type[words.HubMessage], /, **fields:
     return heard
 
 
-@carrying(words.Call, words.Result)
+@carrying(hub.Call, hub.Result)
 def test_a_call_and_its_result(spec: ProtocolSpec, role: Role) -> None:
     pair = Pair(spec)
     call = expect(
-        pair.ask(role, words.Call("h1", "math.add", body(spec))),
-        words.Call,
+        pair.ask(role, hub.Call("h1", "math.add", body(spec))),
+        hub.Call,
         method="math.add",
         body=body(spec).value(),
         callback=False,
     )
-    answer = pair.answer(other(role), words.Result(call.id, body(spec)))
-    expect(answer, words.Result, id="h1", body=body(spec).value(), stream=False, last=True)
+    answer = pair.answer(other(role), hub.Result(call.id, body(spec)))
+    expect(answer, hub.Result, id="h1", body=body(spec).value(), stream=False, last=True)
     with pytest.raises(LocalProtocolError):
-        pair.say(other(role), words.Result(call.id, body(spec)))
+        pair.say(other(role), hub.Result(call.id, body(spec)))
 
 
-@carrying(words.Call, words.Result)
+@carrying(hub.Call, hub.Result)
 def test_calls_cross_and_are_answered_in_any_order(spec: ProtocolSpec, role: Role) -> None:
     pair = Pair(spec)
     calls = {}
     for number in range(20):
         for asker in Role:
-            call = pair.ask(asker, words.Call(f"h{number}", "math.add", body(spec)))
-            assert isinstance(call, words.Call)
+            call = pair.ask(asker, hub.Call(f"h{number}", "math.add", body(spec)))
+            assert isinstance(call, hub.Call)
             calls[asker, f"h{number}"] = call.id
     asked = list(calls.items()) if role is Role.SERVER else list(reversed(calls.items()))
     for (asker, hub_id), call_id in asked:
-        expect(pair.answer(other(asker), words.Result(call_id, body(spec))), words.Result, id=hub_id)
+        expect(pair.answer(other(asker), hub.Result(call_id, body(spec))), hub.Result, id=hub_id)
 
 
-@carrying(words.Call, words.Result)
+@carrying(hub.Call, hub.Result)
 def test_a_callee_sees_the_spelling_it_registered(spec: ProtocolSpec, role: Role) -> None:
     spelling = {"mqtt-rpc": "/Math/AddUp", "lrpm-json": "math.add_up", "lrpm-cbor": "math.add_up", "nq": "Math-addUp"}
     written = spelling.get(spec.name, "Math:addUp")
     pair = Pair(spec)
-    call = pair.ask(role, words.Call("h1", "math.add_up", body(spec), written))
-    expect(call, words.Call, method="math.add_up", spelling=written)
+    call = pair.ask(role, hub.Call("h1", "math.add_up", body(spec), written))
+    expect(call, hub.Call, method="math.add_up", spelling=written)
 
 
-@carrying(words.Call, words.Result)
+@carrying(hub.Call, hub.Result)
 def test_a_callback_is_called_by_its_token(spec: ProtocolSpec, role: Role) -> None:
     pair = Pair(spec)
-    call = pair.ask(role, words.Call("h1", "4k5z0abc12de", body(spec), callback=True))
-    expect(call, words.Call, method="4k5z0abc12de", callback=True, body=body(spec).value())
+    call = pair.ask(role, hub.Call("h1", "4k5z0abc12de", body(spec), callback=True))
+    expect(call, hub.Call, method="4k5z0abc12de", callback=True, body=body(spec).value())
 
 
 UNSAYABLE = {("nq", Reason.LOST), ("nq", Reason.UNAVAILABLE)}
@@ -90,15 +90,15 @@ UNSAYABLE = {("nq", Reason.LOST), ("nq", Reason.UNAVAILABLE)}
 @pytest.mark.parametrize("spec", registry.all_specs(), ids=lambda spec: spec.name)
 def test_a_hub_states_every_reason_to_a_client(spec: ProtocolSpec, reason: Reason) -> None:
     pair = Pair(spec)
-    call = pair.ask(Role.CLIENT, words.Call("h1", "math.add", body(spec)))
-    assert isinstance(call, words.Call)
-    failure = words.Failure(call.id, reason, "so it is", retry_after=1.5 if reason is Reason.OVERLOADED else None)
+    call = pair.ask(Role.CLIENT, hub.Call("h1", "math.add", body(spec)))
+    assert isinstance(call, hub.Call)
+    failure = hub.Failure(call.id, reason, "so it is", retry_after=1.5 if reason is Reason.OVERLOADED else None)
     if (spec.name, reason) in UNSAYABLE:
         with pytest.raises(LocalProtocolError):
             pair.say(Role.SERVER, failure)
         return
     heard = pair.answer(Role.SERVER, failure)
-    expect(heard, words.Failure, id="h1", reason=reason, text="so it is")
+    expect(heard, hub.Failure, id="h1", reason=reason, text="so it is")
 
 
 @pytest.mark.parametrize("text", ["7 dwarfs", "9 lives", "404 is my number", "hub.err.timeout", "", "žluť"])
@@ -107,139 +107,133 @@ def test_an_exception_is_never_taken_for_a_call_that_did_not_run(spec: ProtocolS
     """Whatever a method raises, first towards the hub, then from the hub to the caller."""
     pair = Pair(spec)
     for asker in Role:
-        call = pair.ask(asker, words.Call(f"h{asker.value}", "math.add", body(spec)))
-        assert isinstance(call, words.Call)
-        heard = pair.answer(other(asker), words.Failure(call.id, Reason.RAISED, text))
-        assert isinstance(heard, words.Failure)
+        call = pair.ask(asker, hub.Call(f"h{asker.value}", "math.add", body(spec)))
+        assert isinstance(call, hub.Call)
+        heard = pair.answer(other(asker), hub.Failure(call.id, Reason.RAISED, text))
+        assert isinstance(heard, hub.Failure)
         assert heard.reason.execution is Execution.YES
         assert text in heard.text
 
 
-@carrying(words.Publish)
+@carrying(hub.Publish)
 def test_a_publication(spec: ProtocolSpec, role: Role) -> None:
     pair = Pair(spec)
     topic = ("Sensors", "room 1", "t.°C", "")
-    publish = pair.ask(role, words.Publish("h1", topic, body(spec), retain=True))
-    expect(publish, words.Publish, topic=topic, body=body(spec).value(), retain=True)
-    assert isinstance(publish, words.Publish)
-    answer = pair.answer(other(role), words.Result(str(publish.id), Value(17)))
-    expect(answer, words.Result, id="h1")
-    publish = pair.ask(role, words.Publish("h2", topic, Value(False)))
-    expect(publish, words.Publish, body=False, retain=False)
-    assert isinstance(publish, words.Publish)
-    expect(pair.answer(other(role), words.Failure(str(publish.id), Reason.DENIED, "no")), words.Failure, id="h2")
+    publish = pair.ask(role, hub.Publish("h1", topic, body(spec), retain=True))
+    expect(publish, hub.Publish, topic=topic, body=body(spec).value(), retain=True)
+    assert isinstance(publish, hub.Publish)
+    answer = pair.answer(other(role), hub.Result(str(publish.id), Value(17)))
+    expect(answer, hub.Result, id="h1")
+    publish = pair.ask(role, hub.Publish("h2", topic, Value(False)))
+    expect(publish, hub.Publish, body=False, retain=False)
+    assert isinstance(publish, hub.Publish)
+    expect(pair.answer(other(role), hub.Failure(str(publish.id), Reason.DENIED, "no")), hub.Failure, id="h2")
 
 
-@carrying(words.Subscribe, words.Event, words.TopicClosed)
+@carrying(hub.Subscribe, hub.Event, hub.TopicClosed)
 def test_a_subscription_and_its_events(spec: ProtocolSpec, role: Role) -> None:
     pair = Pair(spec)
     pattern = topics.parse_pattern("sensors.*.t*", topics.UMQ)
-    asked = expect(pair.ask(role, words.Subscribe("h1", pattern, "mine")), words.Subscribe, pattern=pattern)
+    asked = expect(pair.ask(role, hub.Subscribe("h1", pattern, "mine")), hub.Subscribe, pattern=pattern)
     publisher = other(role)
-    expect(pair.answer(publisher, words.Result(asked.id)), words.Result, id="h1")
+    expect(pair.answer(publisher, hub.Result(asked.id)), hub.Result, id="h1")
     topic = ("sensors", "a", "t")
     for number in range(3):
-        event = words.Event(asked.subscription, topic, Value(number), publication=number + 1)
-        expect(pair.answer(publisher, event), words.Event, subscription="mine", body=number)
-    expect(pair.answer(publisher, words.TopicClosed(asked.subscription)), words.TopicClosed, subscription="mine")
+        event = hub.Event(asked.subscription, topic, Value(number), publication=number + 1)
+        expect(pair.answer(publisher, event), hub.Event, subscription="mine", body=number)
+    expect(pair.answer(publisher, hub.TopicClosed(asked.subscription)), hub.TopicClosed, subscription="mine")
     with pytest.raises(LocalProtocolError):
-        pair.say(publisher, words.Event(asked.subscription, topic, Value(4)))
+        pair.say(publisher, hub.Event(asked.subscription, topic, Value(4)))
 
 
-@carrying(words.Subscribe, words.Unsubscribe)
+@carrying(hub.Subscribe, hub.Unsubscribe)
 def test_an_envelope_names_the_topic(spec: ProtocolSpec, role: Role) -> None:
     pair = Pair(spec)
     pattern = topics.parse_pattern("sensors.*", topics.UMQ)
-    asked = expect(
-        pair.ask(role, words.Subscribe("h1", pattern, "mine", envelope=True)), words.Subscribe, envelope=True
-    )
-    pair.answer(other(role), words.Result(asked.id))
+    asked = expect(pair.ask(role, hub.Subscribe("h1", pattern, "mine", envelope=True)), hub.Subscribe, envelope=True)
+    pair.answer(other(role), hub.Result(asked.id))
     topic = ("sensors", "room 1")
-    event = words.Event(asked.subscription, topic, Value("hot"), publication=3, missed=2, envelope=True)
-    expect(pair.answer(other(role), event), words.Event, topic=topic, body="hot", missed=2)
-    (gone,) = pair.say(role, words.Unsubscribe("h2", "mine"))
-    expect(gone, words.Unsubscribe, subscription=asked.subscription)
+    event = hub.Event(asked.subscription, topic, Value("hot"), publication=3, missed=2, envelope=True)
+    expect(pair.answer(other(role), event), hub.Event, topic=topic, body="hot", missed=2)
+    (gone,) = pair.say(role, hub.Unsubscribe("h2", "mine"))
+    expect(gone, hub.Unsubscribe, subscription=asked.subscription)
 
 
-@carrying(words.Subscribe, words.Unsubscribe)
+@carrying(hub.Subscribe, hub.Unsubscribe)
 def test_a_refused_subscription_leaves_nothing_behind(spec: ProtocolSpec, role: Role) -> None:
     pair = Pair(spec)
     pattern = topics.parse_pattern("sensors.*", topics.UMQ)
     for number in range(3):
-        asked = pair.ask(role, words.Subscribe(f"h{number}", pattern, "mine"))
-        assert isinstance(asked, words.Subscribe)
-        expect(pair.answer(other(role), words.Failure(asked.id, Reason.DENIED, "no")), words.Failure, id=f"h{number}")
+        asked = pair.ask(role, hub.Subscribe(f"h{number}", pattern, "mine"))
+        assert isinstance(asked, hub.Subscribe)
+        expect(pair.answer(other(role), hub.Failure(asked.id, Reason.DENIED, "no")), hub.Failure, id=f"h{number}")
         with pytest.raises(LocalProtocolError):
-            pair.say(role, words.Unsubscribe(None, "mine"))
+            pair.say(role, hub.Unsubscribe(None, "mine"))
 
 
-@carrying(words.Register, words.Unregister)
+@carrying(hub.Register, hub.Unregister)
 def test_offering_a_method_and_a_route(spec: ProtocolSpec, role: Role) -> None:
     pair = Pair(spec)
-    offer = words.Register("h1", "math.add", doc="Add.\nTwo numbers.", kind="server", share="first")
+    offer = hub.Register("h1", "math.add", doc="Add.\nTwo numbers.", kind="server", share="first")
     heard = pair.ask(role, offer)
-    expect(heard, words.Register, method="math.add", route=False, doc=offer.doc, kind="server", share="first")
-    expect(pair.ask(role, words.Register("h2", "account", route=True)), words.Register, method="account", route=True)
-    expect(pair.ask(role, words.Unregister("h3", "math.add")), words.Unregister, method="math.add", route=False)
+    expect(heard, hub.Register, method="math.add", route=False, doc=offer.doc, kind="server", share="first")
+    expect(pair.ask(role, hub.Register("h2", "account", route=True)), hub.Register, method="account", route=True)
+    expect(pair.ask(role, hub.Unregister("h3", "math.add")), hub.Unregister, method="math.add", route=False)
 
 
-@carrying(words.Discover, words.Description)
+@carrying(hub.Discover, hub.Description)
 def test_discovery_gives_lists_and_documentation(spec: ProtocolSpec, role: Role) -> None:
     pair = Pair(spec)
-    asked = expect(pair.ask(role, words.Discover("h1")), words.Discover, name="")
-    lists = words.Description(asked.id, ("login", "logout"), (f"account{spec.name_style.joiner}",), more=3)
-    told = expect(
-        pair.answer(other(role), lists), words.Description, id="h1", methods=lists.methods, routes=lists.routes
-    )
+    asked = expect(pair.ask(role, hub.Discover("h1")), hub.Discover, name="")
+    lists = hub.Description(asked.id, ("login", "logout"), (f"account{spec.name_style.joiner}",), more=3)
+    told = expect(pair.answer(other(role), lists), hub.Description, id="h1", methods=lists.methods, routes=lists.routes)
     assert told.more == (0 if spec.name == "umq" else 3)  # its lists have no place for it
-    asked = expect(pair.ask(role, words.Discover("h2", "login")), words.Discover, name="login")
-    doc = words.Description(asked.id, doc="Log in.\n\nWith a name.")
-    expect(pair.answer(other(role), doc), words.Description, id="h2", doc=doc.doc)
-    asked = expect(pair.ask(role, words.Discover("h3", "nothing")), words.Discover)
-    failure = words.Failure(asked.id, Reason.NO_SUCH_METHOD, "nothing like that")
-    assert "nothing like that" in expect(pair.answer(other(role), failure), words.Failure, id="h3").text
+    asked = expect(pair.ask(role, hub.Discover("h2", "login")), hub.Discover, name="login")
+    doc = hub.Description(asked.id, doc="Log in.\n\nWith a name.")
+    expect(pair.answer(other(role), doc), hub.Description, id="h2", doc=doc.doc)
+    asked = expect(pair.ask(role, hub.Discover("h3", "nothing")), hub.Discover)
+    failure = hub.Failure(asked.id, Reason.NO_SUCH_METHOD, "nothing like that")
+    assert "nothing like that" in expect(pair.answer(other(role), failure), hub.Failure, id="h3").text
 
 
-@carrying(words.SetVariable, words.UnsetVariable)
+@carrying(hub.SetVariable, hub.UnsetVariable)
 def test_variables_are_set_and_unset(spec: ProtocolSpec, role: Role) -> None:
     pair = Pair(spec)
-    heard = pair.ask(role, words.SetVariable("h1", "colour", body(spec)))
-    expect(heard, words.SetVariable, name="colour", body=body(spec).value())
-    assert isinstance(heard, words.SetVariable)
-    expect(pair.answer(other(role), words.Result(str(heard.id))), words.Result, id="h1")
-    expect(pair.ask(role, words.UnsetVariable("h2", "colour")), words.UnsetVariable, name="colour")
+    heard = pair.ask(role, hub.SetVariable("h1", "colour", body(spec)))
+    expect(heard, hub.SetVariable, name="colour", body=body(spec).value())
+    assert isinstance(heard, hub.SetVariable)
+    expect(pair.answer(other(role), hub.Result(str(heard.id))), hub.Result, id="h1")
+    expect(pair.ask(role, hub.UnsetVariable("h2", "colour")), hub.UnsetVariable, name="colour")
 
 
 # Over MQTT they need a schema, and are none if one of them fails: tests/unit/protocols/mqtt_rpc/test_attachments.py.
-@carrying(words.Attachment, but="mqtt-rpc")
+@carrying(hub.Attachment, but="mqtt-rpc")
 def test_attachments_follow_their_message_in_order_whatever_order_they_come_in(spec: ProtocolSpec, role: Role) -> None:
     pair = Pair(spec)
-    heard = pair.say(role, words.Call("h1", "upload", body(spec), attachments=("a", "b", "c")))
-    heard += pair.say(role, words.Attachment("b", b"two"))
-    heard += pair.say(role, words.Attachment("a", b"\x00one"))
-    heard += pair.say(role, words.Attachment("c", error="no third"))
+    heard = pair.say(role, hub.Call("h1", "upload", body(spec), attachments=("a", "b", "c")))
+    heard += pair.say(role, hub.Attachment("b", b"two"))
+    heard += pair.say(role, hub.Attachment("a", b"\x00one"))
+    heard += pair.say(role, hub.Attachment("c", error="no third"))
     call, *attachments = heard
-    assert isinstance(call, words.Call)
+    assert isinstance(call, hub.Call)
     assert attachments == [
-        words.Attachment(call.attachments[0], b"\x00one"),
-        words.Attachment(call.attachments[1], b"two"),
-        words.Attachment(call.attachments[2], error="no third"),
+        hub.Attachment(call.attachments[0], b"\x00one"),
+        hub.Attachment(call.attachments[1], b"two"),
+        hub.Attachment(call.attachments[2], error="no third"),
     ]
     with pytest.raises(LocalProtocolError):
-        pair.say(role, words.Attachment("d", b"never announced"))
+        pair.say(role, hub.Attachment("d", b"never announced"))
 
 
-@carrying(words.Cancel)
+@carrying(hub.Cancel)
 def test_a_cancelled_call_is_answered_once_at_most(spec: ProtocolSpec, role: Role) -> None:
     pair = Pair(spec)
-    call = pair.ask(role, words.Call("h1", "math.add", body(spec)))
-    assert isinstance(call, words.Call)
-    told = pair.say(role, words.Cancel("h1"))
-    assert told == ([words.Cancel(call.id)] if spec.forwards_cancel else [])
-    late = pair.say(
-        other(role), words.Failure(call.id, Reason.CANCELLED) if told else words.Result(call.id, body(spec))
-    )
-    assert [type(word) for word in late] in ([], [words.Failure], [words.Stray])
+    call = pair.ask(role, hub.Call("h1", "math.add", body(spec)))
+    assert isinstance(call, hub.Call)
+    told = pair.say(role, hub.Cancel("h1"))
+    assert told == ([hub.Cancel(call.id)] if spec.forwards_cancel else [])
+    late = pair.say(other(role), hub.Failure(call.id, Reason.CANCELLED) if told else hub.Result(call.id, body(spec)))
+    assert [type(message) for message in late] in ([], [hub.Failure], [hub.Stray])
 
 
 @pytest.mark.parametrize("role", Role, ids=lambda role: role.value)
@@ -248,14 +242,14 @@ def test_a_streamed_answer_arrives_whole_and_in_order(name: str, role: Role) -> 
     spec = registry.load(name)
     pair = Pair(spec)
     method = "math.count" if name == "mqtt-rpc" else "math.add"
-    call = pair.ask(role, words.Call("h1", method, body(spec), stream=True))
-    expect(call, words.Call, stream=True)
-    assert isinstance(call, words.Call)
+    call = pair.ask(role, hub.Call("h1", method, body(spec), stream=True))
+    expect(call, hub.Call, stream=True)
+    assert isinstance(call, hub.Call)
     heard = []
     for number in range(5):
-        heard += pair.say(other(role), words.Result(call.id, body(spec), stream=True, last=number == 4))
-    assert [type(word) for word in heard] == [words.Result] * 5
-    assert [word.last for word in heard if isinstance(word, words.Result)] == [False] * 4 + [True]
+        heard += pair.say(other(role), hub.Result(call.id, body(spec), stream=True, last=number == 4))
+    assert [type(message) for message in heard] == [hub.Result] * 5
+    assert [message.last for message in heard if isinstance(message, hub.Result)] == [False] * 4 + [True]
 
 
 @pytest.mark.parametrize("role", Role, ids=lambda role: role.value)
@@ -263,18 +257,18 @@ def test_a_streamed_answer_arrives_whole_and_in_order(name: str, role: Role) -> 
 def test_progress_is_told_beside_the_result(name: str, role: Role) -> None:
     spec = registry.load(name)
     pair = Pair(spec)
-    call = pair.ask(role, words.Call("h1", "math.add", body(spec), progress=True))
-    expect(call, words.Call, progress=True)
-    assert isinstance(call, words.Call)
-    note = pair.answer(other(role), words.Progress(call.id, body(spec)))
-    expect(note, words.Progress, id="h1", body=body(spec).value())
-    expect(pair.answer(other(role), words.Result(call.id, body(spec))), words.Result, id="h1")
+    call = pair.ask(role, hub.Call("h1", "math.add", body(spec), progress=True))
+    expect(call, hub.Call, progress=True)
+    assert isinstance(call, hub.Call)
+    note = pair.answer(other(role), hub.Progress(call.id, body(spec)))
+    expect(note, hub.Progress, id="h1", body=body(spec).value())
+    expect(pair.answer(other(role), hub.Result(call.id, body(spec))), hub.Result, id="h1")
 
 
 @pytest.mark.parametrize("spec", registry.all_specs(), ids=lambda spec: spec.name)
 def test_words_that_a_protocol_cannot_say_are_refused_and_change_nothing(spec: ProtocolSpec) -> None:
-    every = [kind for kind in vars(words).values() if isinstance(kind, type) and issubclass(kind, words.HubMessage)]
-    for kind in set(every) - spec.sendable_messages - {words.HubMessage}:
+    every = [kind for kind in vars(hub).values() if isinstance(kind, type) and issubclass(kind, hub.HubMessage)]
+    for kind in set(every) - spec.sendable_messages - {hub.HubMessage}:
         pair = Pair(spec)
         required = {field: "x" for field in kind.__struct_fields__ if field in {"id", "name", "method", "subscription"}}
         if "topic" in kind.__struct_fields__:

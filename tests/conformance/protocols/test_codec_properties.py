@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fiveways.errors import RemoteProtocolError
-from fiveways.model import messages as words
+from fiveways.model import messages as hub
 from fiveways.protocols import registry
 from fiveways.protocols.base import Conversation, ProtocolSpec, Role
 from fiveways.wire.limits import Limits
@@ -148,5 +148,5 @@ def test_no_depth_of_nesting_is_too_deep_to_be_refused(name: str, before: bytes,
             bomb = before + opening * depth + core + closing * depth + after
             talk = talks.converse(spec, Role.SERVER)
             talks.open_up(talk, spec, Role.SERVER)
-            for word in talk.receive(Packet(bomb, name != "lrpm-cbor"), 0.0):
-                assert depth <= 128 or not isinstance(word, words.Call | words.Publish) or name in {"umq", "umq36"}
+            for message in talk.receive(Packet(bomb, name != "lrpm-cbor"), 0.0):
+                assert depth <= 128 or not isinstance(message, hub.Call | hub.Publish) or name in {"umq", "umq36"}

@@ -9,7 +9,7 @@ import cbor2
 import pytest
 
 from fiveways.errors import Execution, LocalProtocolError, Reason
-from fiveways.model import messages as words
+from fiveways.model import messages as hub
 from fiveways.protocols import registry
 from fiveways.protocols.base import Role
 from fiveways.protocols.mqtt_rpc import rpc_pb2
@@ -62,9 +62,9 @@ def test_what_may_be_concluded(row: dict[str, Any]) -> None:
 @pytest.mark.parametrize("name", CELLS)
 def test_a_cell(name: str, row: dict[str, Any]) -> None:
     pair, reason = Pair(registry.load(name)), Reason[row["reason"]]
-    (call,) = pair.say(Role.CLIENT, words.Call("h1", "math.add", Value(b"") if name == "mqtt-rpc" else Value(1)))
-    assert isinstance(call, words.Call)
-    failure = words.Failure(call.id, reason)
+    (call,) = pair.say(Role.CLIENT, hub.Call("h1", "math.add", Value(b"") if name == "mqtt-rpc" else Value(1)))
+    assert isinstance(call, hub.Call)
+    failure = hub.Failure(call.id, reason)
     column, cell = CELLS[name]
     if row[column] is None:
         with pytest.raises(LocalProtocolError):
@@ -74,5 +74,5 @@ def test_a_cell(name: str, row: dict[str, Any]) -> None:
     (packet,) = pair.ends[Role.SERVER].take_packets()
     assert cell(packet) == row[column]
     (heard,) = pair.ends[Role.CLIENT].receive(packet, 0.0)
-    assert isinstance(heard, words.Failure)
+    assert isinstance(heard, hub.Failure)
     assert heard.reason is reason

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fiveways.errors import LocalProtocolError
-from fiveways.model import messages as words
+from fiveways.model import messages as hub
 from fiveways.protocols import registry
 from fiveways.protocols.base import Conversation, ProtocolSpec, Role
 from fiveways.protocols.lrpm.conversation_base import LrpmConversationBase
@@ -54,7 +54,7 @@ METAS = [
     *(',{"topic":"a"}', ',{"progress":true}'),
 ]
 BLANKS = ["", " ", "\n", "\t"]
-CANCEL = words.Cancel("h0")
+CANCEL = hub.Cancel("h0")
 PLAIN = {"umq36": "1", "umq": "1", "lrpm-json": "256"}
 """The first id of ours, so that an answer to it is expected."""
 TEMPLATES = {
@@ -119,11 +119,11 @@ class Twins:
         assert heard == wanted
         self.compare()
 
-    def send(self, word: words.HubMessage) -> None:
+    def send(self, message: hub.HubMessage) -> None:
         outcomes = []
         for talk in (self.short, self.long):
             try:
-                talk.send(word, 0.0)
+                talk.send(message, 0.0)
                 outcomes.append("")
             except LocalProtocolError as exc:
                 outcomes.append(repr(exc))
@@ -149,7 +149,7 @@ def test_one_odd_part_at_a_time_is_found(spec: ProtocolSpec, role: Role) -> None
         for at, odd_ones in enumerate((IDS, NAMES, BODIES, METAS, BLANKS)):
             for odd in odd_ones if f"{{{at}}}" in template else ():
                 twins = Twins(spec, role)
-                twins.send(words.Call("h0", "math.add"))
+                twins.send(hub.Call("h0", "math.add"))
                 twins.receive(Packet(frame(template, *usual[:at], odd, *usual[at + 1 :])))
 
 
@@ -167,11 +167,11 @@ def test_the_same_number_of_calls_is_open_at_most_and_the_same_id_is_refused(spe
 def test_what_the_hub_should_hear_first_comes_first_in_lrpm() -> None:
     twins = Twins(registry.load("lrpm-json"), Role.SERVER)
     for talk in (twins.short, twins.long):
-        talk.send(words.Call("h1", "upload", Value("x" * 250), attachments=("a",)), 0.0)
-        talk.send(words.Attachment("a", b"not too small"), 0.0)
+        talk.send(hub.Call("h1", "upload", Value("x" * 250), attachments=("a",)), 0.0)
+        talk.send(hub.Attachment("a", b"not too small"), 0.0)
     call = Packet(b'[40,1,"math.add",1,{}]')
     heard, wanted = twins.short.receive(call, 0.0), twins.long_way(twins.long, call, 0.0)
-    assert [type(word) for word in heard] == [words.Failure, words.Call]
+    assert [type(message) for message in heard] == [hub.Failure, hub.Call]
     assert list(heard) == list(wanted)
 
 
@@ -183,7 +183,7 @@ def test_the_short_way_leads_where_the_long_one_does(spec: ProtocolSpec, data: s
     for number in range(data.draw(st.integers(1, 8))):
         if data.draw(st.booleans()):
             body = data.draw(SENT)
-            choice = words.Call(f"h{number}", "math.add", body), words.Result(data.draw(ANSWERED), body), CANCEL
+            choice = hub.Call(f"h{number}", "math.add", body), hub.Result(data.draw(ANSWERED), body), CANCEL
             twins.send(choice[data.draw(st.integers(0, 2))])
         twins.receive(data.draw(packets(spec)))
 
@@ -205,17 +205,17 @@ def test_what_is_written_the_short_way_is_the_canonical_form(
 ) -> None:
     client, server = (opened(spec, role) for role in (Role.CLIENT, Role.SERVER))
     try:
-        client.send(words.Call("h1", name, body, timeout=timeout), 0.0)
+        client.send(hub.Call("h1", name, body, timeout=timeout), 0.0)
     except LocalProtocolError:
         return  # half of a surrogate pair
     (call,) = canonical(spec, client)
     (heard,) = server.receive(call, 0.0)
-    assert isinstance(heard, words.Call)
+    assert isinstance(heard, hub.Call)
     assert heard.method == name
-    server.send(words.Result(heard.id, body), 0.0)
+    server.send(hub.Result(heard.id, body), 0.0)
     (answer,) = canonical(spec, server)
     (result,) = client.receive(answer, 0.0)
-    assert isinstance(result, words.Result)
+    assert isinstance(result, hub.Result)
     assert result.body is not None
     assert result.body.value() == body.value()
 

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fiveways.errors import LocalProtocolError, Malformed, Reason, Unrepresentable
-from fiveways.model import messages as words
+from fiveways.model import messages as hub
 from fiveways.protocols import registry
 from fiveways.protocols.base import ConversationSetup, Role
 from fiveways.protocols.mqtt_rpc import rpc_pb2
@@ -83,10 +83,10 @@ class LongWay(MqttConversation):
 
     def _hear_plain(self, packet: Packet, now: float) -> None: ...
 
-    def _say_result(self, word: words.Result, now: float) -> bool:
+    def _say_result(self, message: hub.Result, now: float) -> bool:
         return False
 
-    def _say_call(self, word: words.Call, now: float) -> bool:
+    def _say_call(self, message: hub.Call, now: float) -> bool:
         return False
 
 
@@ -109,19 +109,19 @@ class Twins:
         )
         self.compare()
 
-    def receive(self, packet: Packet) -> list[words.HubMessage]:
+    def receive(self, packet: Packet) -> list[hub.HubMessage]:
         self.now += MOMENT
         heard = list(self.short.receive(packet, self.now))
         assert heard == list(self.long.receive(packet, self.now))
         self.compare()
         return heard
 
-    def send(self, word: words.HubMessage) -> None:
+    def send(self, message: hub.HubMessage) -> None:
         self.now += MOMENT
         outcomes = []
         for talk in (self.short, self.long):
             try:
-                talk.send(word, self.now)
+                talk.send(message, self.now)
                 outcomes.append("")
             except LocalProtocolError as exc:
                 outcomes.append(repr(exc))
@@ -236,11 +236,11 @@ def draw_packet(data: st.DataObject, known: Sequence[Packet]) -> Packet:
 
 
 @cache
-def to_say() -> st.SearchStrategy[Callable[[str], words.HubMessage] | None]:
+def to_say() -> st.SearchStrategy[Callable[[str], hub.HubMessage] | None]:
     """Words that wait for the id of their request; None for one of `OTHERS`."""
     body = st.sampled_from([*(Binary(value) for value in VALUES if value is not None), NULL, Json(b"1"), Value(b"v")])
     odd = [{}, {}, {}, {"stream": True}, {"stream": True, "last": False}, {"attachments": ("a",)}]
-    result = st.builds(lambda what, rest: lambda key: words.Result(key, what, **rest), body, st.sampled_from(odd))
+    result = st.builds(lambda what, rest: lambda key: hub.Result(key, what, **rest), body, st.sampled_from(odd))
     methods = [
         ("math.add", "/math/add"),
         ("math.add", ""),
@@ -253,23 +253,23 @@ def to_say() -> st.SearchStrategy[Callable[[str], words.HubMessage] | None]:
     more += [{"timeout": 0.3}, {"timeout": 0.0}, {"timeout": float("nan")}, {"timeout": float("inf")}]
     more += [{"callback": True}, {"progress": True, "redelivered": True}]
     call = st.builds(
-        lambda method, what, rest: lambda key: words.Call(key, method[0], what, method[1], **rest),
+        lambda method, what, rest: lambda key: hub.Call(key, method[0], what, method[1], **rest),
         *(st.sampled_from(methods), body, st.sampled_from(more)),
     )
-    part = st.builds(lambda what, last: lambda key: words.Part(key, what, last), body, st.booleans())
-    plain = [lambda key: words.Failure(key, Reason.RAISED, "no"), words.Cancel, words.Discover]
+    part = st.builds(lambda what, last: lambda key: hub.Part(key, what, last), body, st.booleans())
+    plain = [lambda key: hub.Failure(key, Reason.RAISED, "no"), hub.Cancel, hub.Discover]
     return st.one_of(result, result, call, call, part, *map(st.just, plain), st.just(None))
 
 
-OTHERS = [words.Result("c1", None), words.Result("c1", None, stream=True), words.Goodbye(), words.Hello()]
+OTHERS = [hub.Result("c1", None), hub.Result("c1", None, stream=True), hub.Goodbye(), hub.Hello()]
 
 
-def draw_word(data: st.DataObject, talk: MqttConversation) -> words.HubMessage:
+def draw_word(data: st.DataObject, talk: MqttConversation) -> hub.HubMessage:
     """Draw what is said about an open request or another one; or, if the conversation is over, a greeting too."""
-    if (word := data.draw(to_say())) is None:
+    if (message := data.draw(to_say())) is None:
         return OTHERS[data.draw(st.integers(0, 3 if talk.closed else 1))]
     ids = [*talk._requests.incoming, *talk._requests.outgoing, "c1", "c2", "c3", "c4", "c5"]
-    return word(ids[data.draw(st.integers(0, len(ids) - 1))])
+    return message(ids[data.draw(st.integers(0, len(ids) - 1))])
 
 
 @given(st.data())
@@ -295,8 +295,8 @@ def test_the_short_way_leads_where_the_long_one_does(data: st.DataObject) -> Non
             case _:
                 twins.send(draw_word(data, twins.short))
     twins.flush()
-    twins.send(words.Goodbye())
-    twins.send(words.Call("late", "math.add"))
+    twins.send(hub.Goodbye())
+    twins.send(hub.Call("late", "math.add"))
     twins.receive(on("/math", asked(1, eos=True)))
 
 
@@ -305,8 +305,8 @@ def test_the_short_way_leads_where_the_long_one_does(data: st.DataObject) -> Non
 @pytest.mark.parametrize("first", TAILS[2:])
 def test_whatever_the_fields_tell_is_heard_alike(options: dict[str, Any], first: bytes, tail: bytes) -> None:
     twins = Twins(options, random=FewNumbers)
-    twins.send(words.Call("c1", "math.add", Binary(b"1"), "/math/add"))
-    twins.send(words.Call("c2", "math.add", Binary(b"1"), "/math/add", stream=True))
+    twins.send(hub.Call("c1", "math.add", Binary(b"1"), "/math/add"))
+    twins.send(hub.Call("c2", "math.add", Binary(b"1"), "/math/add", stream=True))
     for packet in twins.flush():
         number = rpc_pb2.Request.FromString(packet.payload).correlation_id
         for value in (b"\x0a\x01x", b"", None):
@@ -324,16 +324,16 @@ def test_what_is_plain_takes_the_short_way(monkeypatch: pytest.MonkeyPatch) -> N
     )
     for number in range(1, 400):
         timeout = 0.25 if number % 2 else None
-        caller.send(words.Call(str(number), "math.add", Binary(b"x"), "/math/add", timeout=timeout), 0.0)
+        caller.send(hub.Call(str(number), "math.add", Binary(b"x"), "/math/add", timeout=timeout), 0.0)
         (request,) = caller.take_packets()
         assert other.receive(request, 0.0) == caller.receive(request, 0.0) == NO_MESSAGES
         (call,) = service.receive(request, 0.0)
-        assert isinstance(call, words.Call)
-        assert call == words.Call(call.id, "math.add", Binary(b"x"), "/math/add", timeout=timeout)
-        service.send(words.Result(call.id, Binary(b"y")), 0.0)
+        assert isinstance(call, hub.Call)
+        assert call == hub.Call(call.id, "math.add", Binary(b"x"), "/math/add", timeout=timeout)
+        service.send(hub.Result(call.id, Binary(b"y")), 0.0)
         (response,) = service.take_packets()
         assert other.receive(response, 0.0) == service.receive(response, 0.0) == NO_MESSAGES
-        assert caller.receive(response, 0.0) == (words.Result(str(number), Binary(b"y")),)
+        assert caller.receive(response, 0.0) == (hub.Result(str(number), Binary(b"y")),)
 
 
 @pytest.mark.parametrize("options", OPTIONS)
@@ -343,13 +343,13 @@ def test_the_first_answer_of_each_kind_is_heard_alike(
     options: dict[str, Any], value: bytes | None, rest: dict[str, Any]
 ) -> None:
     twins = Twins(options)
-    for word in (
-        words.Call("c1", "math.add", Binary(b"1"), "/math/add", timeout=1.0),
-        words.Call("c2", "math.add", Binary(b"1"), "/math/add", stream=True),
-        words.Call("c3", "hub.echo", Json(b"1")),
-        words.Discover("c4"),
+    for message in (
+        hub.Call("c1", "math.add", Binary(b"1"), "/math/add", timeout=1.0),
+        hub.Call("c2", "math.add", Binary(b"1"), "/math/add", stream=True),
+        hub.Call("c3", "hub.echo", Json(b"1")),
+        hub.Discover("c4"),
     ):
-        twins.send(word)
+        twins.send(message)
         (packet,) = twins.flush()
         number = rpc_pb2.Request.FromString(packet.payload).correlation_id
         twins.receive(on(packet.channel, answered(number, "", value, **rest)))
@@ -363,9 +363,9 @@ def test_too_many_at_once_are_refused_alike(options: dict[str, Any]) -> None:
     twins = Twins(options)
     # 0.8 of 4 calls are for one topic, and 0.8 of these for one device.
     most, most_asked = (2, 3) if "shares" in options else (LIMITS.max_pending, LIMITS.max_pending)
-    heard = [word for number in range(6) for word in twins.receive(on("/math", asked(number, eos=True)))]
+    heard = [message for number in range(6) for message in twins.receive(on("/math", asked(number, eos=True)))]
     assert len(heard) == most
     assert len(twins.flush()) == 6 - most
     for number in range(6):
-        twins.send(words.Call(f"c{number}", "math.add", Binary(b"1"), "/math/add"))
+        twins.send(hub.Call(f"c{number}", "math.add", Binary(b"1"), "/math/add"))
     assert len(twins.flush()) == most_asked

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fiveways.errors import LocalProtocolError, Reason
-from fiveways.model import messages as words
+from fiveways.model import messages as hub
 from fiveways.model.topics import NQ, parse_pattern
 from fiveways.protocols import registry
 from fiveways.protocols.base import ConversationSetup, Role
@@ -91,7 +91,7 @@ class Twins:
     def setup(self) -> ConversationSetup:
         return ConversationSetup("peer", self.role, Random(7), LIMITS, self.options)
 
-    def receive(self, packet: Packet | str) -> list[words.HubMessage]:
+    def receive(self, packet: Packet | str) -> list[hub.HubMessage]:
         packet = Packet(bytes_of(packet)) if isinstance(packet, str) else packet
         self.now += MOMENT
         heard, wanted = list(self.short.receive(packet, self.now)), list(self.long.receive_general(packet, self.now))
@@ -99,12 +99,12 @@ class Twins:
         self.compare()
         return heard
 
-    def send(self, word: words.HubMessage) -> None:
+    def send(self, message: hub.HubMessage) -> None:
         self.now += MOMENT
         outcomes = []
         for say in (self.short.send, self.long.send_general):
             try:
-                say(word, self.now)
+                say(message, self.now)
                 outcomes.append("")
             except LocalProtocolError as exc:
                 outcomes.append(repr(exc))
@@ -185,8 +185,8 @@ def test_one_odd_part_at_a_time_is_found(element: str, options: dict[str, Any]) 
             for packet in dict.fromkeys(PACKETS):
                 twins = Twins(options)
                 twins.receive(plain(1))
-                twins.send(words.Accepted("math-add#1"))
-                twins.send(words.Result("math-add#1", Json(b"1")))
+                twins.send(hub.Accepted("math-add#1"))
+                twins.send(hub.Result("math-add#1", Json(b"1")))
                 twins.flush()
                 twins.receive(packet.format(written, plain(2), '{"i":"h-1"}'))
                 twins.flush()
@@ -199,18 +199,18 @@ def test_an_answer_is_said_alike_whenever_it_comes(result: dict[str, Any], optio
         twins = Twins(options)
         twins.receive(f"[{plain(1)},{plain(2)},{plain(3)}]")
         if before >= 1:
-            twins.send(words.Accepted("math-add#1"))
+            twins.send(hub.Accepted("math-add#1"))
         if before >= 2:
-            twins.send(words.Result("math-add#2", LONG))
+            twins.send(hub.Result("math-add#2", LONG))
         if before >= 3:
-            twins.send(words.Result("math-add#3", Json(b"1"), attachments=("other",)))
+            twins.send(hub.Result("math-add#3", Json(b"1"), attachments=("other",)))
         if before >= 4:
-            twins.send(words.Result("math-add#1", Json(b"0"), stream=before == 4, last=False))
-        twins.send(words.Result("math-add#1", **result))
-        twins.send(words.Result("math-add#9", **result))
-        twins.send(words.Result("math-add#1", Json(b"1")))
-        twins.send(words.Attachment("file", b"123"))
-        twins.send(words.Result("math-add#1", **result))
+            twins.send(hub.Result("math-add#1", Json(b"0"), stream=before == 4, last=False))
+        twins.send(hub.Result("math-add#1", **result))
+        twins.send(hub.Result("math-add#9", **result))
+        twins.send(hub.Result("math-add#1", Json(b"1")))
+        twins.send(hub.Attachment("file", b"123"))
+        twins.send(hub.Result("math-add#1", **result))
         twins.flush()
         for message in (plain(1), '{"t":"math-add","p":"1"}', '[{"i":"h-1"},{"i":"h-1"}]', plain(1)):
             twins.receive(message)
@@ -223,9 +223,9 @@ def test_repeats_tombs_and_limits_are_the_same() -> None:
     for number in (1, 2, 2, 3, 4, 5, 5, 1):  # one too many, which is refused, again too
         twins.receive(plain(number))
     for number in (1, 2, 3, 4):
-        twins.send(words.Accepted(f"math-add#{number}"))
-        twins.send(words.Accepted(f"math-add#{number}"))
-        twins.send(words.Result(f"math-add#{number}", Json(b"1")))
+        twins.send(hub.Accepted(f"math-add#{number}"))
+        twins.send(hub.Accepted(f"math-add#{number}"))
+        twins.send(hub.Result(f"math-add#{number}", Json(b"1")))
         twins.receive('{"i":"h-1"}')  # nothing has been said yet that it could mean
     twins.flush()
     twins.receive('[{"i":"h-1"},{"i":"h-2"},{"i":"h-3"}]')
@@ -241,11 +241,11 @@ def test_repeats_tombs_and_limits_are_the_same() -> None:
 def test_who_does_not_take_its_answers_is_refused_alike() -> None:
     twins = Twins({"accept_within": 0.02, "max_kept_bytes": 1500})
     twins.receive(f"[{plain(1)},{plain(2)}]")
-    twins.send(words.Result("math-add#1", LONG))
+    twins.send(hub.Result("math-add#1", LONG))
     twins.receive(plain(3))
-    twins.send(words.Result("math-add#2", Json(b'"%b"' % (200 * b"x"))))
+    twins.send(hub.Result("math-add#2", Json(b'"%b"' % (200 * b"x"))))
     twins.receive(plain(4))
-    twins.send(words.Result("math-add#3", LONG))
+    twins.send(hub.Result("math-add#3", LONG))
     twins.flush()
     twins.receive(f'[{plain(4)},{{"i":"h-1"}},{plain(5)}]')
 
@@ -254,8 +254,8 @@ def test_requests_that_are_more_than_calls_are_answered_alike() -> None:
     twins = Twins({"accept_within": 0.02})
     twins.receive('[{"t":"hub-subscribe","r":"1","d":{"topic":"a"}},{"t":"math-add","r":"2","d":1,"n":1}]')
     for key in ("hub-subscribe#1", "math-add#2"):
-        twins.send(words.Accepted(key))
-        twins.send(words.Result(key, Json(b"1")))
+        twins.send(hub.Accepted(key))
+        twins.send(hub.Result(key, Json(b"1")))
     assert twins.short.export()["published"] == [["a", "h-1"]]
     twins.flush()
     twins.receive('[{"i":"h-1"},{"i":"h-2"}]')
@@ -263,10 +263,10 @@ def test_requests_that_are_more_than_calls_are_answered_alike() -> None:
 
 def test_events_of_ours_are_no_requests() -> None:
     twins = Twins({}, Role.CLIENT)
-    twins.send(words.Subscribe("s1", parse_pattern("a", NQ), "mine"))
+    twins.send(hub.Subscribe("s1", parse_pattern("a", NQ), "mine"))
     twins.flush()
     (heard,) = twins.receive('{"t":"h-1","r":"1","d":5}')
-    assert isinstance(heard, words.Event)
+    assert isinstance(heard, hub.Event)
     twins.receive('{"t":"h-1","r":"1","d":5}')
     twins.flush()
     assert twins.receive('[{"t":"h-2","r":"1","d":5},{"t":"hub-closed","r":"1","d":{"id":"h-1"}}]')
@@ -276,16 +276,16 @@ def test_events_of_ours_are_no_requests() -> None:
 def test_what_is_under_way_goes_on_alike_over_another_link_and_in_another_place(*, unaccepted: bool) -> None:
     twins = Twins({"accept_within": 0.02})
     twins.receive(f"[{plain(1)},{plain(2)},{plain(3)}]")
-    twins.send(words.Accepted("math-add#1"))
-    twins.send(words.Accepted("math-add#2"))
-    twins.send(words.Result("math-add#1", Json(b"1")))
+    twins.send(hub.Accepted("math-add#1"))
+    twins.send(hub.Accepted("math-add#2"))
+    twins.send(hub.Result("math-add#1", Json(b"1")))
     twins.relink()
     twins.flush()
     twins.restore(unaccepted=unaccepted)
     twins.flush()
     twins.receive(f'[{plain(1)},{plain(3)},{{"i":"h-1"}}]')
     for number in (1, 2, 3):
-        twins.send(words.Result(f"math-add#{number}", Json(b"2")))
+        twins.send(hub.Result(f"math-add#{number}", Json(b"2")))
     for wait in (0.5, 1.0, 2.0, 60.0, 90000.0):
         twins.wait(wait)
         twins.flush()
@@ -301,10 +301,10 @@ def test_what_is_plain_takes_the_short_way(monkeypatch: pytest.MonkeyPatch) -> N
         ack = f'{{"i":"h-{number - 1:x}"}}'
         heard = talk.receive(Packet(f"[{plain(number)},{ack}]".encode()), 0.0)
         asked = f"math-add#{number}"
-        call = words.Call(asked, "math.add", Json(b"[%d]" % number), "math-add", stream=True, progress=True)
-        assert list(heard) == [call, *[words.Acknowledged(f"math-add#{number - 1}")] * (number > 1)]
-        talk.send(words.Accepted(asked), 0.0)
-        talk.send(words.Result(asked, Json(b'{"a":1}')), 0.0)
+        call = hub.Call(asked, "math.add", Json(b"[%d]" % number), "math-add", stream=True, progress=True)
+        assert list(heard) == [call, *[hub.Acknowledged(f"math-add#{number - 1}")] * (number > 1)]
+        talk.send(hub.Accepted(asked), 0.0)
+        talk.send(hub.Result(asked, Json(b'{"a":1}')), 0.0)
         assert talk.take_packets() == [Packet(f'{{"a":"h-{number:x}","i":"{number}","d":{{"a":1}}}}'.encode())]
 
 
@@ -333,16 +333,16 @@ def packets() -> st.SearchStrategy[Packet]:
 
 
 @cache
-def answers() -> st.SearchStrategy[words.HubMessage]:
+def answers() -> st.SearchStrategy[hub.HubMessage]:
     hub_id = st.builds("{}#{}".format, st.sampled_from(["math-add", "math-add", "hub-echo"]), st.sampled_from("1234"))
-    result = st.builds(lambda key, rest: words.Result(key, **rest), hub_id, st.sampled_from(RESULTS))
+    result = st.builds(lambda key, rest: hub.Result(key, **rest), hub_id, st.sampled_from(RESULTS))
     return st.one_of(
-        st.builds(words.Accepted, hub_id),
+        st.builds(hub.Accepted, hub_id),
         result,
         result,
-        st.builds(lambda key: words.Failure(key, Reason.RAISED, "no"), hub_id),
-        st.builds(lambda key: words.Progress(key, Json(b"1"), "note", "n", "text"), hub_id),
-        st.sampled_from([words.Attachment("file", b"1"), words.Call("c1", "math.add"), words.Goodbye("bye")]),
+        st.builds(lambda key: hub.Failure(key, Reason.RAISED, "no"), hub_id),
+        st.builds(lambda key: hub.Progress(key, Json(b"1"), "note", "n", "text"), hub_id),
+        st.sampled_from([hub.Attachment("file", b"1"), hub.Call("c1", "math.add"), hub.Goodbye("bye")]),
     )
 
 

@@ -6,7 +6,7 @@ from operator import attrgetter
 import pytest
 
 from fiveways.errors import Fault, Reason, RemoteProtocolError
-from fiveways.model import messages as words
+from fiveways.model import messages as hub
 from fiveways.protocols import registry
 from fiveways.protocols.base import Conversation, ProtocolSpec, Role
 from fiveways.wire.limits import Limits
@@ -48,7 +48,7 @@ def announced(spec: ProtocolSpec, limits: Mapping[str, object] | None = None) ->
     """A server that has heard, at time 0, a call with two attachments; and their names."""
     talk = opened(spec, limits)
     (call,) = talk.receive(Packet(TWO_ANNOUNCED[spec.name]), 0.0)
-    assert isinstance(call, words.Call)
+    assert isinstance(call, hub.Call)
     return talk, call.attachments
 
 
@@ -56,18 +56,18 @@ def announced(spec: ProtocolSpec, limits: Mapping[str, object] | None = None) ->
 def test_a_blob_is_an_attachment_like_any_other(spec: ProtocolSpec) -> None:
     talk, (first, second) = announced(spec)
     blob = HugeBlob(1 << 28)
-    assert talk.receive(Packet(b"", is_text=False, blob=blob), 1.0) == (words.Attachment(first, blob),)
-    assert talk.receive(Packet(b"small", is_text=False), 1.0) == (words.Attachment(second, b"small"),)
+    assert talk.receive(Packet(b"", is_text=False, blob=blob), 1.0) == (hub.Attachment(first, blob),)
+    assert talk.receive(Packet(b"small", is_text=False), 1.0) == (hub.Attachment(second, b"small"),)
 
 
 @umq_dialects
 def test_a_blob_goes_out_as_it_lies_and_in_its_turn(spec: ProtocolSpec) -> None:
     pair, blob = Pair(spec), HugeBlob(1 << 28)
     talk = pair.ends[Role.SERVER]
-    talk.send(words.Call("h1", "upload", attachments=("a", "b")), 0.0)
-    talk.send(words.Attachment("b", blob), 0.0)
+    talk.send(hub.Call("h1", "upload", attachments=("a", "b")), 0.0)
+    talk.send(hub.Attachment("b", blob), 0.0)
     assert [packet.is_text for packet in talk.take_packets()] == [True]
-    talk.send(words.Attachment("a", b"small"), 0.0)
+    talk.send(hub.Attachment("a", b"small"), 0.0)
     assert talk.take_packets() == [Packet(b"small", is_text=False), Packet(b"", is_text=False, blob=blob)]
 
 
@@ -75,9 +75,9 @@ def test_a_blob_goes_out_as_it_lies_and_in_its_turn(spec: ProtocolSpec) -> None:
 def test_a_blob_over_the_limit_fails_alone(spec: ProtocolSpec) -> None:
     talk, (first, second) = announced(spec, {"max_attachment": 1000})
     (failed,) = talk.receive(Packet(b"", is_text=False, blob=HugeBlob(1001)), 1.0)
-    assert failed == words.Attachment(first, error="larger than 1000 bytes")
+    assert failed == hub.Attachment(first, error="larger than 1000 bytes")
     fitting = HugeBlob(1000)
-    assert talk.receive(Packet(b"", is_text=False, blob=fitting), 1.0) == (words.Attachment(second, fitting),)
+    assert talk.receive(Packet(b"", is_text=False, blob=fitting), 1.0) == (hub.Attachment(second, fitting),)
 
 
 @umq_dialects
@@ -98,15 +98,15 @@ def test_progress_keeps_an_attachment_alive(spec: ProtocolSpec) -> None:
         assert talk.deadline() == now + 30.0
         assert not talk.wake(now + 29.9)
     blob = HugeBlob(7)
-    assert talk.receive(Packet(b"", is_text=False, blob=blob), 80.0) == (words.Attachment(first, blob),)
+    assert talk.receive(Packet(b"", is_text=False, blob=blob), 80.0) == (hub.Attachment(first, blob),)
     assert talk.deadline() == 110.0
-    assert talk.wake(110.0) == [words.Attachment(second, error="timed out")]
+    assert talk.wake(110.0) == [hub.Attachment(second, error="timed out")]
 
 
 @umq_dialects
 def test_one_that_was_given_up_and_comes_after_all_is_dropped_and_lets_the_next_come(spec: ProtocolSpec) -> None:
     talk, names = announced(spec)
-    assert [word.name for word in talk.wake(30.0) if isinstance(word, words.Attachment)] == list(names)
+    assert [message.name for message in talk.wake(30.0) if isinstance(message, hub.Attachment)] == list(names)
     assert not talk.progress(31.0, 1 << 24)
     assert talk.deadline() is None
     for _ in names:
@@ -125,36 +125,36 @@ def test_progress_means_nothing_where_nothing_is_awaited(spec: ProtocolSpec) -> 
 @holders
 def test_a_blob_within_the_limits_is_read_into_its_message(spec: ProtocolSpec) -> None:
     pair, blob = Pair(spec), FakeBlob(b"\x00content")
-    assert not pair.say(Role.SERVER, words.Call("h1", "upload", Value(1), attachments=("a", "b")))
-    assert not pair.say(Role.SERVER, words.Attachment("a", blob))
-    call, first, second = pair.say(Role.SERVER, words.Attachment("b", b"other"))
-    assert isinstance(call, words.Call)
-    assert first == words.Attachment(call.attachments[0], b"\x00content")
-    assert second == words.Attachment(call.attachments[1], b"other")
+    assert not pair.say(Role.SERVER, hub.Call("h1", "upload", Value(1), attachments=("a", "b")))
+    assert not pair.say(Role.SERVER, hub.Attachment("a", blob))
+    call, first, second = pair.say(Role.SERVER, hub.Attachment("b", b"other"))
+    assert isinstance(call, hub.Call)
+    assert first == hub.Attachment(call.attachments[0], b"\x00content")
+    assert second == hub.Attachment(call.attachments[1], b"other")
     assert blob.reads == 1
 
 
 @only("lrpm-json", "lrpm-cbor")
 def test_a_blob_over_the_limits_fails_in_lrpm_without_being_read(spec: ProtocolSpec) -> None:
     pair = Pair(spec, {"max_text": 1000})
-    assert not pair.say(Role.SERVER, words.Call("h1", "upload", attachments=("a", "b")))
-    assert not pair.say(Role.SERVER, words.Attachment("a", HugeBlob(1001)))
-    call, *attachments = pair.say(Role.SERVER, words.Attachment("b", b"other"))
-    assert isinstance(call, words.Call)
+    assert not pair.say(Role.SERVER, hub.Call("h1", "upload", attachments=("a", "b")))
+    assert not pair.say(Role.SERVER, hub.Attachment("a", HugeBlob(1001)))
+    call, *attachments = pair.say(Role.SERVER, hub.Attachment("b", b"other"))
+    assert isinstance(call, hub.Call)
     assert attachments == [
-        words.Attachment(call.attachments[0], error="too large for LRPM: 1001 bytes"),
-        words.Attachment(call.attachments[1], b"other"),
+        hub.Attachment(call.attachments[0], error="too large for LRPM: 1001 bytes"),
+        hub.Attachment(call.attachments[1], b"other"),
     ]
 
 
 def test_a_blob_over_the_limits_fails_its_call_in_nq_without_being_read() -> None:
     pair = Pair(registry.load("nq"), {"max_text": 1000})
     talk = pair.ends[Role.SERVER]
-    talk.send(words.Call("h1", "upload", attachments=("a", "b")), 0.0)
-    talk.send(words.Attachment("a", b"small"), 0.0)
-    talk.send(words.Attachment("b", HugeBlob(1001)), 0.0)
+    talk.send(hub.Call("h1", "upload", attachments=("a", "b")), 0.0)
+    talk.send(hub.Attachment("a", b"small"), 0.0)
+    talk.send(hub.Attachment("b", HugeBlob(1001)), 0.0)
     (failure,) = talk.wake(0.0)
-    assert isinstance(failure, words.Failure)
+    assert isinstance(failure, hub.Failure)
     assert (failure.id, failure.reason) == ("h1", Reason.TOO_LARGE)
     assert not any(packet.payload.count(b"upload") for packet in talk.take_packets())
 
@@ -162,13 +162,13 @@ def test_a_blob_over_the_limits_fails_its_call_in_nq_without_being_read() -> Non
 @holders
 def test_a_blob_that_cannot_be_read_any_more_fails_alone(spec: ProtocolSpec) -> None:
     pair = Pair(spec)
-    assert not pair.say(Role.SERVER, words.Call("h1", "upload", attachments=("a", "b")))
-    assert not pair.say(Role.SERVER, words.Attachment("a", LostBlob(10)))
-    call, *attachments = pair.say(Role.SERVER, words.Attachment("b", b"other"))
-    assert isinstance(call, words.Call)
+    assert not pair.say(Role.SERVER, hub.Call("h1", "upload", attachments=("a", "b")))
+    assert not pair.say(Role.SERVER, hub.Attachment("a", LostBlob(10)))
+    call, *attachments = pair.say(Role.SERVER, hub.Attachment("b", b"other"))
+    assert isinstance(call, hub.Call)
     assert attachments == [
-        words.Attachment(call.attachments[0], error="lost on the way"),
-        words.Attachment(call.attachments[1], b"other"),
+        hub.Attachment(call.attachments[0], error="lost on the way"),
+        hub.Attachment(call.attachments[1], b"other"),
     ]
 
 
@@ -187,7 +187,7 @@ def test_a_message_over_the_limit_is_refused_whatever_is_in_it(spec: ProtocolSpe
     assert str(limit + 1) in refused.value.text
     heard = talk.receive(packet, 0.0)
     if spec.name == "mqtt-rpc":  # what others say on the same broker ends nobody's conversation
-        assert [type(word) for word in heard] == [words.Stray]
+        assert [type(message) for message in heard] == [hub.Stray]
         return
     (answer,) = talk.take_packets()
     assert str(limit + 1).encode() in answer.payload
@@ -202,7 +202,7 @@ def test_a_message_that_lies_elsewhere_is_read_where_it_is_within_the_limit(spec
         packet = Packet(TWO_ANNOUNCED[spec.name])
     else:
         client = Pair(spec).ends[Role.CLIENT]
-        client.send(words.Call("h1", "upload", Value(b"bytes" if spec.name == "mqtt-rpc" else 1)), 0.0)
+        client.send(hub.Call("h1", "upload", Value(b"bytes" if spec.name == "mqtt-rpc" else 1)), 0.0)
         packet = client.take_packets()[-1]
     elsewhere = Packet(b"", packet.is_text, packet.channel, blob=FakeBlob(packet.payload))
     assert spec.decode(elsewhere, Limits()) == spec.decode(packet, Limits())

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fiveways.errors import LocalProtocolError, Reason
-from fiveways.model import messages as words
+from fiveways.model import messages as hub
 from fiveways.model import topics
 from fiveways.model.bidi_controls import find_bidi_control
 from fiveways.protocols import registry
@@ -23,7 +23,7 @@ LIMITS = {"max_text": 200, "max_pending": 8}
 NAMES = ["0", "1", "2", "3", "256", "257", "258", "never"]
 
 with_topics = pytest.mark.parametrize(
-    "spec", [spec for spec in registry.all_specs() if words.Event in spec.sendable_messages], ids=attrgetter("name")
+    "spec", [spec for spec in registry.all_specs() if hub.Event in spec.sendable_messages], ids=attrgetter("name")
 )
 
 
@@ -33,7 +33,7 @@ class Subscriber:
     def __init__(self, spec: ProtocolSpec) -> None:
         self.pair = Pair(spec, LIMITS)
         self.talk: Conversation = self.pair.ends[Role.SERVER]
-        self.asked: list[words.Subscribe] = []
+        self.asked: list[hub.Subscribe] = []
         self.granted: list[str] = []
         self.owed: list[str] = []
         self.count = 0
@@ -47,46 +47,46 @@ class Subscriber:
             pass  # it was not the moment for that
 
     def subscribe(self) -> None:
-        heard = self.pair.say(Role.CLIENT, words.Subscribe(f"h{self.count}", PATTERN, f"s{self.count}"))
-        self.asked += [word for word in heard if isinstance(word, words.Subscribe)]
+        heard = self.pair.say(Role.CLIENT, hub.Subscribe(f"h{self.count}", PATTERN, f"s{self.count}"))
+        self.asked += [message for message in heard if isinstance(message, hub.Subscribe)]
 
     def grant(self) -> None:
         if self.asked:
-            word = self.asked.pop(0)
-            self.talk.send(words.Result(word.id), 0.0)
-            self.granted.append(word.subscription)
+            message = self.asked.pop(0)
+            self.talk.send(hub.Result(message.id), 0.0)
+            self.granted.append(message.subscription)
 
     def deny(self) -> None:
         if self.asked:
-            self.talk.send(words.Failure(self.asked.pop(0).id, Reason.DENIED), 0.0)
+            self.talk.send(hub.Failure(self.asked.pop(0).id, Reason.DENIED), 0.0)
 
     def close_topic(self) -> None:
         if self.granted:
-            self.talk.send(words.TopicClosed(self.granted.pop()), 0.0)
+            self.talk.send(hub.TopicClosed(self.granted.pop()), 0.0)
 
     def event(self) -> None:
         if self.granted:
-            self.talk.send(words.Event(self.granted[-1], ("sensors", "a"), Value(self.count)), 0.0)
+            self.talk.send(hub.Event(self.granted[-1], ("sensors", "a"), Value(self.count)), 0.0)
 
     def event_with_attachment(self) -> None:
         if self.granted:
             name = f"a{self.count}"
-            self.talk.send(words.Event(self.granted[-1], ("sensors", "a"), Value(1), (name,)), 0.0)
+            self.talk.send(hub.Event(self.granted[-1], ("sensors", "a"), Value(1), (name,)), 0.0)
             self.owed.append(name)
 
     def event_that_will_not_fit(self) -> None:
         """It fits in until its attachment, or why there is none, stands beside it."""
         if self.granted:
             name = f"a{self.count}"
-            self.talk.send(words.Event(self.granted[-1], ("sensors", "a"), Value("x" * 150), (name,)), 0.0)
-            self.talk.send(words.Attachment(name, error="e" * 60), 0.0)
+            self.talk.send(hub.Event(self.granted[-1], ("sensors", "a"), Value("x" * 150), (name,)), 0.0)
+            self.talk.send(hub.Attachment(name, error="e" * 60), 0.0)
 
     def attachment(self) -> None:
         if self.owed:
-            self.talk.send(words.Attachment(self.owed.pop(0), b"late"), 0.0)
+            self.talk.send(hub.Attachment(self.owed.pop(0), b"late"), 0.0)
 
     def goodbye(self) -> None:
-        self.talk.send(words.Goodbye(), 0.0)
+        self.talk.send(hub.Goodbye(), 0.0)
 
 
 SEGMENTS = (
@@ -118,7 +118,7 @@ def bodies() -> st.SearchStrategy[Payload]:
     )
 
 
-def written(talk: Conversation, event: words.Event) -> list[Packet] | None:
+def written(talk: Conversation, event: hub.Event) -> list[Packet] | None:
     """What goes to the peer; None if it cannot be said."""
     talk.take_packets()
     try:
@@ -129,7 +129,7 @@ def written(talk: Conversation, event: words.Event) -> list[Packet] | None:
     return talk.take_packets()
 
 
-def common(talk: Conversation, event: words.Event) -> Packet | None:
+def common(talk: Conversation, event: hub.Event) -> Packet | None:
     """What goes to all who are alike; None if there is no such thing, or if it cannot be said."""
     talk.take_packets()
     try:
@@ -142,7 +142,7 @@ def common(talk: Conversation, event: words.Event) -> Packet | None:
 
 
 def is_alike(subscriber: Subscriber, name: str) -> bool:
-    return common(subscriber.talk, words.Event(name, ("sensors", "a"), Value(1))) is not None
+    return common(subscriber.talk, hub.Event(name, ("sensors", "a"), Value(1))) is not None
 
 
 @with_topics
@@ -157,7 +157,7 @@ def test_who_says_alike_writes_the_same_bytes_whatever_came_before(spec: Protoco
     publication = data.draw(st.integers(0, 2**64 - 1))
     body, envelope = data.draw(bodies()), data.draw(st.booleans())
     for name in NAMES:
-        event = words.Event(name, tuple(segments), body, publication=publication, envelope=envelope)
+        event = hub.Event(name, tuple(segments), body, publication=publication, envelope=envelope)
         shared = [common(each.talk, event) for each in subscribers]
         if None in shared:
             continue
@@ -193,7 +193,7 @@ def test_who_missed_an_event_is_not_alike_until_it_was_told(name: str) -> None:
     (subscription,) = missing.granted
     assert is_alike(plain, subscription)
     assert not is_alike(missing, subscription)
-    event = words.Event(subscription, ("sensors", "a"), Value(1))
+    event = hub.Event(subscription, ("sensors", "a"), Value(1))
     assert written(plain.talk, event) != written(missing.talk, event)
     assert is_alike(missing, subscription)
     assert written(plain.talk, event) == written(missing.talk, event)
@@ -208,7 +208,7 @@ def test_no_event_overtakes_one_that_waits_for_its_attachments(name: str) -> Non
     waiting.do("event_with_attachment")
     assert not is_alike(waiting, subscription)
     assert is_alike(waiting, other)
-    assert written(waiting.talk, words.Event(subscription, ("sensors", "a"), Value(1))) == []
+    assert written(waiting.talk, hub.Event(subscription, ("sensors", "a"), Value(1))) == []
     waiting.do("attachment")
     assert is_alike(waiting, subscription)
 
@@ -222,10 +222,10 @@ def test_an_update_need_not_wait_for_attachments_that_are_owed(name: str) -> Non
     waiting.do("event_with_attachment")
     (subscription,) = waiting.granted
     assert is_alike(waiting, subscription)
-    event = words.Event(subscription, ("sensors", "a"), Value(1))
+    event = hub.Event(subscription, ("sensors", "a"), Value(1))
     assert written(waiting.talk, event) == written(plain.talk, event)
 
 
 def test_a_protocol_without_events_is_never_alike() -> None:
     talk = Pair(registry.load("mqtt-rpc")).ends[Role.SERVER]
-    assert all(talk.shared_frame(words.Event(name, ("a",))) is None for name in NAMES)
+    assert all(talk.shared_frame(hub.Event(name, ("a",))) is None for name in NAMES)

@@ -127,9 +127,9 @@ def procedure_for(method: str, spelling: str, callback: bool) -> str:
     return uri
 
 
-def check_names(word: hub.HubMessage, max_name: int) -> None:
+def check_names(message: hub.HubMessage, max_name: int) -> None:
     """Refuse a name or topic that is too long, and an offer of one that we could not call back under (LRPM-05)."""
-    match word:
+    match message:
         case hub.Register(spelling=name) | hub.Unregister(spelling=name):
             if _URI.fullmatch(name.removesuffix(".")) is None:
                 raise RequestRefused(Reason.BAD_ARGUMENTS, f"{name[:_MAX_SHOWN_LENGTH]!r} is no uri")
@@ -227,11 +227,11 @@ def read_call_meta(meta: Meta) -> Iterable[Any]:
     return options.values()
 
 
-def call_meta(word: hub.Call) -> Meta:
+def call_meta(message: hub.Call) -> Meta:
     """Return what a call of ours has to say beside its body."""
-    wait = 0 if word.timeout is None else timeout_milliseconds(word.timeout)
-    rest = _non_default_options(traceparent=word.traceparent, redelivered=word.redelivered)
-    return {**frames.call_meta(wait, word.stream, word.progress), **rest}
+    wait = 0 if message.timeout is None else timeout_milliseconds(message.timeout)
+    rest = _non_default_options(traceparent=message.traceparent, redelivered=message.redelivered)
+    return {**frames.call_meta(wait, message.stream, message.progress), **rest}
 
 
 @lru_cache(1024)
@@ -255,15 +255,18 @@ def read_result(hub_id: str, message: lrpm.Result, attached: tuple[str, ...]) ->
     return hub.Result(hub_id, None if empty else body, attached, stream=True, last=last)
 
 
-def progress_meta(word: hub.Progress) -> Meta:
+def progress_meta(message: hub.Progress) -> Meta:
     """Return the meta that makes a RESULT a side message."""
-    kind = word.kind if word.kind != "note" else ""
-    return {"progress": True, **_non_default_options(kind=kind, code=word.code, text=word.text, args=list(word.args))}
+    kind = message.kind if message.kind != "note" else ""
+    return {
+        "progress": True,
+        **_non_default_options(kind=kind, code=message.code, text=message.text, args=list(message.args)),
+    }
 
 
-def part_meta(word: hub.Result, number: int, *, last: bool) -> Meta:
+def part_meta(message: hub.Result, number: int, *, last: bool) -> Meta:
     """Return the meta of the `number`-th part of a streamed answer. An end without an element says that it is empty."""
-    return {"part": number, **_non_default_options(last=last, empty=last and word.body is None)}
+    return {"part": number, **_non_default_options(last=last, empty=last and message.body is None)}
 
 
 def publication_id(body: Payload | None) -> int:
@@ -307,18 +310,18 @@ def _read_topic(read: Callable[[str, topics.TopicStyle], ParsedT], written: str)
         raise RequestRefused(Reason.BAD_ARGUMENTS, str(exc)) from exc
 
 
-def publish_meta(word: hub.Publish) -> Meta:
+def publish_meta(message: hub.Publish) -> Meta:
     """Return what a publication of ours has to say beside its body."""
     return (
-        _non_default_options(retain=word.retain, exclude_me=word.exclude_me)
-        if word.retain or word.exclude_me
+        _non_default_options(retain=message.retain, exclude_me=message.exclude_me)
+        if message.retain or message.exclude_me
         else NO_META
     )
 
 
-def subscribe_meta(word: hub.Subscribe) -> Meta:
+def subscribe_meta(message: hub.Subscribe) -> Meta:
     """Return how we want to be served."""
-    return _non_default_options(envelope=word.envelope, when_full=word.when_full)
+    return _non_default_options(envelope=message.envelope, when_full=message.when_full)
 
 
 def read_topic(meta: Meta, default: Topic) -> Topic:
@@ -329,10 +332,10 @@ def read_topic(meta: Meta, default: Topic) -> Topic:
         return default
 
 
-def event_meta(word: hub.Event) -> Meta:
+def event_meta(message: hub.Event) -> Meta:
     """Return the topic of an event, and what its subscriber missed before it."""
-    topic = topics.spell(word.topic, topics.LRPM)
-    return {"topic": topic, "missed": word.missed} if word.missed else {"topic": topic}
+    topic = topics.spell(message.topic, topics.LRPM)
+    return {"topic": topic, "missed": message.missed} if message.missed else {"topic": topic}
 
 
 # Failures and partings.
@@ -398,10 +401,10 @@ def _value_or_payload(body: Payload) -> object:
         return body
 
 
-def goodbye_message(word: hub.Goodbye) -> lrpm.Goodbye:
+def goodbye_message(message: hub.Goodbye) -> lrpm.Goodbye:
     """Return our farewell."""
     return lrpm.Goodbye(
-        AUTH_ERROR if word.denied else NORMAL_GOODBYE, _non_default_options(text=replace_surrogates(word.text))
+        AUTH_ERROR if message.denied else NORMAL_GOODBYE, _non_default_options(text=replace_surrogates(message.text))
     )
 
 

@@ -77,27 +77,29 @@ class LrpmConversation(Incoming):
         if asking.hub_id is not None:
             self._outgoing_by_hub_id[asking.hub_id] = number
 
-    def _send_call(self, word: hub.Call) -> None:
-        if word.more:
+    def _send_call(self, message: hub.Call) -> None:
+        if message.more:
             raise LocalProtocolError("LRPM takes a streamed request as one array")
-        number, hub_id = self._next_id, word.id
+        number, hub_id = self._next_id, message.id
         if (
             hub_id in self._outgoing_by_hub_id
             or len(self._outgoing_requests) >= self._limits.max_pending
             or number > MAX_ID
         ):
             self._new_id(hub_id)  # which says what is wrong
-        uri = bridge.procedure_for(word.method, word.spelling, word.callback)
-        if word.attachments or word.traceparent or word.redelivered:
-            meta = bridge.call_meta(word)
+        uri = bridge.procedure_for(message.method, message.spelling, message.callback)
+        if message.attachments or message.traceparent or message.redelivered:
+            meta = bridge.call_meta(message)
             self._send_request(
-                lrpm.Call(number, uri, word.body, meta), OutgoingRequest(hub_id, CALL, hub.Call, meta), word.attachments
+                lrpm.Call(number, uri, message.body, meta),
+                OutgoingRequest(hub_id, CALL, hub.Call, meta),
+                message.attachments,
             )
             return
-        timeout, stream, progress, codec = word.timeout, word.stream, word.progress, self._codec
+        timeout, stream, progress, codec = message.timeout, message.stream, message.progress, self._codec
         wait = 0 if timeout is None else bridge.timeout_milliseconds(timeout)
         write = codec.write_call
-        packet = write(number, uri, word.body, wait, stream, progress)
+        packet = write(number, uri, message.body, wait, stream, progress)
         self.unsent.append(packet if len(packet.payload) <= codec.max_frame else codec.check_size(packet))
         self._next_id = number + 1
         is_plain = not (stream or progress)
@@ -106,48 +108,55 @@ class LrpmConversation(Incoming):
         )
         self._outgoing_by_hub_id[hub_id] = number
 
-    def _send_builtin(self, word: builtin_methods.Builtin) -> None:
+    def _send_builtin(self, message: builtin_methods.Builtin) -> None:
         """Words that LRPM has no message for are calls of the hub's own methods (LRPM-a16)."""
-        number = self._new_id(word.id)
-        method, body = builtin_methods.call_from_message(word, STYLES)
-        attachments: AttachmentNames = getattr(word, "attachments", ())
-        self._send_request(lrpm.Call(number, method, body), OutgoingRequest(word.id, CALL, type(word)), attachments)
-
-    def _send_publish(self, word: hub.Publish) -> None:
-        number = self._new_id(word.id)
-        uri = topics.spell(word.topic, topics.LRPM)
-        message = lrpm.Publish(number, uri, word.body, bridge.publish_meta(word))
+        number = self._new_id(message.id)
+        method, body = builtin_methods.call_from_message(message, STYLES)
+        attachments: AttachmentNames = getattr(message, "attachments", ())
         self._send_request(
-            message, OutgoingRequest(word.id, PUBLISH, hub.Publish, order_key=("publish", uri)), word.attachments
+            lrpm.Call(number, method, body), OutgoingRequest(message.id, CALL, type(message)), attachments
         )
 
-    def _send_subscribe(self, word: hub.Subscribe) -> None:
-        number = self._new_id(word.id)
-        if word.subscription in self._subscription_ids or len(self._subscription_ids) >= self._limits.max_subscriptions:
-            raise LocalProtocolError(f"subscription {word.subscription} is open already, or one too many")
-        uri = topics.spell_pattern(word.pattern, topics.LRPM)
-        topic = () if word.pattern.is_wildcard else topics.parse(uri, topics.LRPM)
-        following = OwnSubscription(word.subscription, topic, word.envelope)
-        message = lrpm.Subscribe(number, uri, bridge.subscribe_meta(word))
-        self._send_request(message, OutgoingRequest(word.id, SUBSCRIBE, hub.Subscribe, subscription=following))
-        self._subscription_ids[word.subscription] = None
-
-    def _send_unsubscribe(self, word: hub.Unsubscribe) -> None:
-        number, subscription = self._new_id(word.id), self._subscription_ids.get(word.subscription)
-        if subscription is None:
-            raise LocalProtocolError(f"subscription {word.subscription} is not open")
+    def _send_publish(self, hub_message: hub.Publish) -> None:
+        number = self._new_id(hub_message.id)
+        uri = topics.spell(hub_message.topic, topics.LRPM)
+        message = lrpm.Publish(number, uri, hub_message.body, bridge.publish_meta(hub_message))
         self._send_request(
-            lrpm.Unsubscribe(number, subscription), OutgoingRequest(word.id, UNSUBSCRIBE, hub.Unsubscribe)
+            message,
+            OutgoingRequest(hub_message.id, PUBLISH, hub.Publish, order_key=("publish", uri)),
+            hub_message.attachments,
+        )
+
+    def _send_subscribe(self, hub_message: hub.Subscribe) -> None:
+        number = self._new_id(hub_message.id)
+        if (
+            hub_message.subscription in self._subscription_ids
+            or len(self._subscription_ids) >= self._limits.max_subscriptions
+        ):
+            raise LocalProtocolError(f"subscription {hub_message.subscription} is open already, or one too many")
+        uri = topics.spell_pattern(hub_message.pattern, topics.LRPM)
+        topic = () if hub_message.pattern.is_wildcard else topics.parse(uri, topics.LRPM)
+        following = OwnSubscription(hub_message.subscription, topic, hub_message.envelope)
+        message = lrpm.Subscribe(number, uri, bridge.subscribe_meta(hub_message))
+        self._send_request(message, OutgoingRequest(hub_message.id, SUBSCRIBE, hub.Subscribe, subscription=following))
+        self._subscription_ids[hub_message.subscription] = None
+
+    def _send_unsubscribe(self, message: hub.Unsubscribe) -> None:
+        number, subscription = self._new_id(message.id), self._subscription_ids.get(message.subscription)
+        if subscription is None:
+            raise LocalProtocolError(f"subscription {message.subscription} is not open")
+        self._send_request(
+            lrpm.Unsubscribe(number, subscription), OutgoingRequest(message.id, UNSUBSCRIBE, hub.Unsubscribe)
         )
         self._remove_own_subscription(subscription)
 
-    def _send_cancel(self, word: hub.Cancel) -> None:
+    def _send_cancel(self, message: hub.Cancel) -> None:
         """Tell the peer (LRPM-a06) and forget the request: a peer that never answers must not hold its place for ever.
 
         One that still waits for its attachments the peer never hears of. A SUBSCRIBE is kept, since what comes of it
         must be undone.
         """
-        number = self._outgoing_by_hub_id.get(word.id)
+        number = self._outgoing_by_hub_id.get(message.id)
         if number is None:
             return  # the answer has come meanwhile
         asking = self._outgoing_request(number)
@@ -214,22 +223,22 @@ class LrpmConversation(Incoming):
             self._close_request(number)
             return (hub.Result(hub_id, message.body),)
         attachments = self._read_attachments(message)
-        word = bridge.read_result(hub_id or "", message, tuple(each.name for each in attachments))
-        if isinstance(word, hub.Progress):
-            return (word,) if "progress" in asking.meta else NO_MESSAGES
-        if isinstance(word, hub.Result) and word.stream:
+        hub_message = bridge.read_result(hub_id or "", message, tuple(each.name for each in attachments))
+        if isinstance(hub_message, hub.Progress):
+            return (hub_message,) if "progress" in asking.meta else NO_MESSAGES
+        if isinstance(hub_message, hub.Result) and hub_message.stream:
             asking.parts += 1
             if "stream" not in asking.meta:
                 return self._cancel_stream(number, "the answer came in parts, unasked")
             if asking.parts > self._limits.max_stream:
                 return self._cancel_stream(number, "too many parts")
-        if isinstance(word, hub.Result) and word.last:
+        if isinstance(hub_message, hub.Result) and hub_message.last:
             self._close_request(number)
             if asking.message_type is hub.Discover and (
-                told := builtin_methods.read_description(word.id, word.body or NULL)
+                told := builtin_methods.read_description(hub_message.id, hub_message.body or NULL)
             ):
                 return (told,)
-        return NO_MESSAGES if hub_id is None else (word, *attachments)
+        return NO_MESSAGES if hub_id is None else (hub_message, *attachments)
 
     def _cancel_stream(self, number: int, text: str) -> HubMessages:
         """Take no more parts of an answer; what comes after all is ignored (LRPM-04)."""
@@ -348,20 +357,20 @@ class JsonFastPath(LrpmConversation):
             and len(payload) <= self._limits.max_text
             and not self._hub_messages
         ):
-            start, words = payload[:4], None
+            start, messages = payload[:4], None
             try:
                 if not payload.isascii():
                     payload.decode()
                 if start == b"[41,":
-                    words = self._receive_result_fast(payload)
+                    messages = self._receive_result_fast(payload)
                 elif start == b"[40,":
-                    words = self._receive_call_fast(payload)
+                    messages = self._receive_call_fast(payload)
                 elif start == b"[61,":
-                    words = self._receive_publish_fast(payload)
+                    messages = self._receive_publish_fast(payload)
             except NOT_FASTPATH:
-                words = None
-            if words is not None:
-                return words
+                messages = None
+            if messages is not None:
+                return messages
         return super().receive(packet, now)
 
     def _receive_result_fast(self, payload: bytes) -> HubMessages | None:

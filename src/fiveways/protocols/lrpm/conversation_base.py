@@ -108,22 +108,22 @@ class LrpmConversationBase(InlineAttachmentsMixin, ABC):
             kind = type(message)
             if self._peer_transitions.get(kind) is not self._state:
                 self._set_state(advance(self._state, message))
-            words = self.RECEIVERS[kind](self, message)
+            messages = self.RECEIVERS[kind](self, message)
         except RemoteProtocolError as error:
             self.error = error
             self._close_with_goodbye(lrpm.Goodbye(bridge.PROTOCOL_ERROR, {"text": str(error)}))
             return NO_MESSAGES
-        return (*self._take_hub_messages(), *words) if self._hub_messages else words
+        return (*self._take_hub_messages(), *messages) if self._hub_messages else messages
 
-    def send(self, word: hub.HubMessage, now: float) -> None:
+    def send(self, message: hub.HubMessage, now: float) -> None:
         """Say a word to the peer."""
-        sender = self._senders.get(type(word))
+        sender = self._senders.get(type(message))
         if sender is None:
-            if type(word) not in self.SENDERS:
-                raise LocalProtocolError(f"LRPM has no way to say {type(word).__name__}")
-            raise LocalProtocolError(f"{type(word).__name__} cannot be said in state {self._state.value}")
+            if type(message) not in self.SENDERS:
+                raise LocalProtocolError(f"LRPM has no way to say {type(message).__name__}")
+            raise LocalProtocolError(f"{type(message).__name__} cannot be said in state {self._state.value}")
         try:
-            sender(self, word)
+            sender(self, message)
         except BadTopic as exc:
             raise Unrepresentable(str(exc)) from exc
         if self._hub_messages:
@@ -148,8 +148,8 @@ class LrpmConversationBase(InlineAttachmentsMixin, ABC):
         return self._take_hub_messages()
 
     def _take_hub_messages(self) -> HubMessages:
-        words, self._hub_messages = self._hub_messages, []
-        return words
+        messages, self._hub_messages = self._hub_messages, []
+        return messages
 
     # Saying, waiting, and parting.
 
@@ -180,10 +180,10 @@ class LrpmConversationBase(InlineAttachmentsMixin, ABC):
         if complete.order_key[0] == "event" and self.role is Role.SERVER:
             self._hub_messages += map(hub.Hurry, self._deferred.delaying_attachments(complete))
 
-    def _send_attachment(self, word: hub.Attachment) -> None:
-        if word.error is not None:
-            word = hub.Attachment(word.name, error=bridge.replace_surrogates(word.error))
-        for held in self._deferred.add_attachment(word):
+    def _send_attachment(self, message: hub.Attachment) -> None:
+        if message.error is not None:
+            message = hub.Attachment(message.name, error=bridge.replace_surrogates(message.error))
+        for held in self._deferred.add_attachment(message):
             self._write_complete(held.order_key)
             if len(held.attachments) == len(held.names):
                 self._report_delaying(held)
@@ -218,10 +218,10 @@ class LrpmConversationBase(InlineAttachmentsMixin, ABC):
         self._deferred = DeferredQueues(self._limits, self._deferred.encoding)
         self._hub_messages = []
 
-    def _send_goodbye(self, word: hub.Goodbye) -> None:
+    def _send_goodbye(self, message: hub.Goodbye) -> None:
         if self.closed:
             raise LocalProtocolError("the conversation is over")
-        self._close_with_goodbye(bridge.goodbye_message(word))
+        self._close_with_goodbye(bridge.goodbye_message(message))
 
     def _on_goodbye(self, message: lrpm.Goodbye) -> HubMessages:
         # LRPM-a05: answered once. Our own closes the conversation, so that an answer to it is never answered.
@@ -230,21 +230,21 @@ class LrpmConversationBase(InlineAttachmentsMixin, ABC):
 
     # The handshake.
 
-    def _send_hello(self, word: hub.Hello | hub.Welcome) -> None:
-        if word.attachments:
+    def _send_hello(self, message: hub.Hello | hub.Welcome) -> None:
+        if message.attachments:
             raise LocalProtocolError("a HELLO carries no attachments")
-        if (self.role is Role.CLIENT) is not isinstance(word, hub.Hello):
-            raise LocalProtocolError(f"a {self.role.value} does not say {type(word).__name__}")
-        self._write_message(lrpm.Hello(word.body))
+        if (self.role is Role.CLIENT) is not isinstance(message, hub.Hello):
+            raise LocalProtocolError(f"a {self.role.value} does not say {type(message).__name__}")
+        self._write_message(lrpm.Hello(message.body))
 
-    def _send_challenge(self, word: hub.Challenge) -> None:
+    def _send_challenge(self, message: hub.Challenge) -> None:
         if self._challenge_rounds >= MAX_ROUNDS:
             raise LocalProtocolError(f"{MAX_ROUNDS} challenges are enough")
-        self._write_message(lrpm.Prove(word.body))
+        self._write_message(lrpm.Prove(message.body))
         self._challenge_rounds += 1
 
-    def _send_proof(self, word: hub.Proof) -> None:
-        self._write_message(lrpm.Proof(word.body))
+    def _send_proof(self, message: hub.Proof) -> None:
+        self._write_message(lrpm.Proof(message.body))
 
     def _on_hello(self, message: lrpm.Hello) -> HubMessages:
         return (hub.Welcome(message.body) if self._state is State.OKAY else hub.Hello(message.body),)

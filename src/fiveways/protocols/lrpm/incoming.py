@@ -111,13 +111,15 @@ class Incoming(LrpmConversationBase):
         try:
             self._check_room()
             attachments = self._read_attachments(message, strict=True)
-            word, asked = read(self, hub_id, message, tuple(each.name for each in attachments))
+            hub_message, asked = read(self, hub_id, message, tuple(each.name for each in attachments))
         except RequestRefused as refused:
             failure = hub.Failure(hub_id, refused.reason, refused.text, retry_after=refused.retry_after)
             self._refuse(kind, message.request_id, failure)
             return NO_MESSAGES
         self._incoming_requests[hub_id] = asked
-        return (word, *attachments) if attachments and getattr(word, "attachments", ()) else (word,)
+        return (
+            (hub_message, *attachments) if attachments and getattr(hub_message, "attachments", ()) else (hub_message,)
+        )
 
     def _refuse(self, kind: int, number: int, failure: hub.Failure) -> None:
         self._send_first_writable(
@@ -149,32 +151,34 @@ class Incoming(LrpmConversationBase):
         try:
             # Made for each call: kept, it would refer to this conversation, and only a collection would free both.
             styles = builtin_methods.Styles(names.LRPM, topics.LRPM, self._topic_id)
-            word = (
+            hub_message = (
                 builtin_methods.message_from_call(hub_id, aim.method, message.body, styles, attached)
                 if aim.builtin
                 else None
             )
         except builtin_methods.BadArguments as exc:
             raise RequestRefused(Reason.BAD_ARGUMENTS, str(exc)) from exc
-        if word is None:
+        if hub_message is None:
             call = bridge.read_call(hub_id, message, aim, attached)
             return call, _incoming_request(call, message.request_id)
         bridge.read_call_meta(message.meta)
-        bridge.check_names(word, self._limits.max_name)
-        if isinstance(word, hub.Subscribe):
-            self._add_subscription(word)
-        return word, IncomingRequest(message.request_id, CALL, type(word), getattr(word, "subscription", ""))
+        bridge.check_names(hub_message, self._limits.max_name)
+        if isinstance(hub_message, hub.Subscribe):
+            self._add_subscription(hub_message)
+        return hub_message, IncomingRequest(
+            message.request_id, CALL, type(hub_message), getattr(hub_message, "subscription", "")
+        )
 
     def _read_publish(self, hub_id: str, message: lrpm.Publish, attached: AttachmentNames) -> ParsedRequest:
-        word = bridge.read_publish(hub_id, message, attached)
-        bridge.check_names(word, self._limits.max_name)
-        return word, IncomingRequest(message.request_id, PUBLISH, hub.Publish)
+        hub_message = bridge.read_publish(hub_id, message, attached)
+        bridge.check_names(hub_message, self._limits.max_name)
+        return hub_message, IncomingRequest(message.request_id, PUBLISH, hub.Publish)
 
     def _read_subscribe(self, hub_id: str, message: lrpm.Subscribe, _attached: AttachmentNames) -> ParsedRequest:
-        word = bridge.read_subscribe(hub_id, message, self._new_subscription)
-        bridge.check_names(word, self._limits.max_name)
-        self._add_subscription(word)
-        return word, IncomingRequest(message.request_id, SUBSCRIBE, hub.Subscribe, word.subscription)
+        hub_message = bridge.read_subscribe(hub_id, message, self._new_subscription)
+        bridge.check_names(hub_message, self._limits.max_name)
+        self._add_subscription(hub_message)
+        return hub_message, IncomingRequest(message.request_id, SUBSCRIBE, hub.Subscribe, hub_message.subscription)
 
     def _read_unsubscribe(self, hub_id: str, message: lrpm.Unsubscribe, _attached: AttachmentNames) -> ParsedRequest:
         try:
@@ -198,10 +202,10 @@ class Incoming(LrpmConversationBase):
             raise builtin_methods.BadArguments(f"there is no subscription {given[:32]}")
         return given
 
-    def _add_subscription(self, word: hub.Subscribe) -> None:
-        literal = word.pattern.literal
+    def _add_subscription(self, message: hub.Subscribe) -> None:
+        literal = message.pattern.literal
         topic = topics.spell(literal, topics.LRPM) if literal else ""
-        self._peer_subscriptions[word.subscription] = PeerSubscription(topic, int(word.subscription))
+        self._peer_subscriptions[message.subscription] = PeerSubscription(topic, int(message.subscription))
 
     def _remove_subscription(self, subscription: str) -> None:
         """Forget a subscription, and its events that still wait: none goes out behind the answer that ends it."""
@@ -238,38 +242,40 @@ class Incoming(LrpmConversationBase):
             raise LocalProtocolError(f"no request {hub_id} is open")
         return asked
 
-    def _send_result(self, word: hub.Result) -> None:
-        known, body = self._incoming_requests.get(word.id), word.body
-        if type(known) is int and not word.stream and not word.attachments and body is not None:
+    def _send_result(self, message: hub.Result) -> None:
+        known, body = self._incoming_requests.get(message.id), message.body
+        if type(known) is int and not message.stream and not message.attachments and body is not None:
             codec = self._codec
             write = codec.write_result
             packet = write(known, body)
             self.unsent.append(packet if len(packet.payload) <= codec.max_frame else codec.check_size(packet))
-            del self._incoming_requests[word.id]
+            del self._incoming_requests[message.id]
             return
-        if type(known) is IncomingRequest and known.kind == PUBLISH and not word.stream:
+        if type(known) is IncomingRequest and known.kind == PUBLISH and not message.stream:
             packet = self._codec.encoding.write_published(known.request_id, bridge.publication_id(body))
             self.unsent.append(packet)
-            del self._incoming_requests[word.id]
+            del self._incoming_requests[message.id]
             return
-        asked = self._find_unanswered(word.id)
-        last = word.last or not word.stream
-        if word.stream:
-            self._check_part(word, asked)
-        self._send_response(word.id, asked, self._result_message(word, asked, last=last), word.attachments, last=last)
+        asked = self._find_unanswered(message.id)
+        last = message.last or not message.stream
+        if message.stream:
+            self._check_part(message, asked)
+        self._send_response(
+            message.id, asked, self._result_message(message, asked, last=last), message.attachments, last=last
+        )
         asked.parts += 1
         if asked.message_type is hub.Unsubscribe:
             self._remove_subscription(asked.subscription)
 
-    def _check_part(self, word: hub.Result, asked: IncomingRequest) -> None:
+    def _check_part(self, message: hub.Result, asked: IncomingRequest) -> None:
         if not asked.stream:
             raise LocalProtocolError("the caller did not ask for parts")
         if asked.parts >= self._limits.max_stream:
             raise LocalProtocolError("too many parts")
-        if word.body is None and not word.last:
+        if message.body is None and not message.last:
             raise LocalProtocolError("only the end of a stream may carry no element")
 
-    def _result_message(self, word: hub.Result, asked: IncomingRequest, *, last: bool) -> lrpm.Message:
+    def _result_message(self, message: hub.Result, asked: IncomingRequest, *, last: bool) -> lrpm.Message:
         number = asked.request_id
         if asked.kind == SUBSCRIBE:
             return lrpm.Subscribed(number, int(asked.subscription))
@@ -277,9 +283,9 @@ class Incoming(LrpmConversationBase):
             return lrpm.Unsubscribed(number)
         if asked.message_type is hub.Subscribe:
             return lrpm.Result(number, Value({"id": int(asked.subscription)}))
-        in_parts = word.stream or asked.parts
-        meta = bridge.part_meta(word, asked.parts + 1, last=last) if in_parts else NO_META
-        return lrpm.Result(number, word.body or NULL, meta)
+        in_parts = message.stream or asked.parts
+        meta = bridge.part_meta(message, asked.parts + 1, last=last) if in_parts else NO_META
+        return lrpm.Result(number, message.body or NULL, meta)
 
     def _send_response(
         self,
@@ -295,25 +301,30 @@ class Incoming(LrpmConversationBase):
         elif last:
             del self._incoming_requests[hub_id]
 
-    def _send_progress(self, word: hub.Progress) -> None:
-        asked = self._find_unanswered(word.id)
+    def _send_progress(self, message: hub.Progress) -> None:
+        asked = self._find_unanswered(message.id)
         if asked.progress:
             self._send_response(
-                word.id, asked, lrpm.Result(asked.request_id, word.body, bridge.progress_meta(word)), last=False
+                message.id,
+                asked,
+                lrpm.Result(asked.request_id, message.body, bridge.progress_meta(message)),
+                last=False,
             )
 
-    def _send_failure(self, word: hub.Failure) -> None:
-        asked = self._find_unanswered(word.id)
-        errors = bridge.error_fallbacks(asked.kind, asked.request_id, word, to_hub=self.role is Role.CLIENT)
-        self._send_first_writable(errors, partial(self._send_response, word.id, asked))
+    def _send_failure(self, message: hub.Failure) -> None:
+        asked = self._find_unanswered(message.id)
+        errors = bridge.error_fallbacks(asked.kind, asked.request_id, message, to_hub=self.role is Role.CLIENT)
+        self._send_first_writable(errors, partial(self._send_response, message.id, asked))
         if asked.message_type is hub.Subscribe:
             self._remove_subscription(asked.subscription)
 
-    def _send_description(self, word: hub.Description) -> None:
-        asked = self._find_unanswered(word.id)
+    def _send_description(self, message: hub.Description) -> None:
+        asked = self._find_unanswered(message.id)
         if asked.message_type is not hub.Discover:
-            raise LocalProtocolError(f"request {word.id} did not ask for a description")
-        self._send_response(word.id, asked, lrpm.Result(asked.request_id, builtin_methods.description_payload(word)))
+            raise LocalProtocolError(f"request {message.id} did not ask for a description")
+        self._send_response(
+            message.id, asked, lrpm.Result(asked.request_id, builtin_methods.description_payload(message))
+        )
 
     def _on_deferred_sent(self, held: DeferredMessage) -> None:
         if held.incoming_id:
@@ -336,45 +347,45 @@ class Incoming(LrpmConversationBase):
 
     # What the peer has subscribed to.
 
-    def _send_event(self, word: hub.Event) -> None:
-        packet = self.shared_frame(word)
+    def _send_event(self, hub_message: hub.Event) -> None:
+        packet = self.shared_frame(hub_message)
         if packet is not None:
             self.unsent.append(packet)
             return
-        served = self._find_subscription(word.subscription)
-        if not 0 <= word.publication <= MAX_U64:
+        served = self._find_subscription(hub_message.subscription)
+        if not 0 <= hub_message.publication <= MAX_U64:
             raise LocalProtocolError("a publication is known by an unsigned integer of 64 bits")
         if served.missed_events:
-            word = msgspec.structs.replace(word, missed=word.missed + served.missed_events)
-        body = builtin_methods.event_body(word, STYLES)
-        message = lrpm.Event(word.publication, served.number, body, bridge.event_meta(word))
-        self._write_or_defer(("event", word.subscription), message, word.attachments)
+            hub_message = msgspec.structs.replace(hub_message, missed=hub_message.missed + served.missed_events)
+        body = builtin_methods.event_body(hub_message, STYLES)
+        message = lrpm.Event(hub_message.publication, served.number, body, bridge.event_meta(hub_message))
+        self._write_or_defer(("event", hub_message.subscription), message, hub_message.attachments)
         served.missed_events = 0
 
-    def shared_frame(self, word: hub.Event) -> Packet | None:
+    def shared_frame(self, message: hub.Event) -> Packet | None:
         """Return the EVENT, if nothing was missed and nothing waits that it must not overtake."""
         served, publication, lines = (
-            self._peer_subscriptions.get(word.subscription),
-            word.publication,
+            self._peer_subscriptions.get(message.subscription),
+            message.publication,
             self._deferred.queues,
         )
-        if served is None or served.missed_events or word.missed or word.attachments or self.closed:
+        if served is None or served.missed_events or message.missed or message.attachments or self.closed:
             return None
-        if not 0 <= publication <= MAX_U64 or (lines and ("event", word.subscription) in lines):
+        if not 0 <= publication <= MAX_U64 or (lines and ("event", message.subscription) in lines):
             return None
-        body = builtin_methods.event_body(word, STYLES)
+        body = builtin_methods.event_body(message, STYLES)
         try:
-            topic = topics.spell(word.topic, topics.LRPM)
+            topic = topics.spell(message.topic, topics.LRPM)
         except BadTopic as exc:
             raise Unrepresentable(str(exc)) from exc
         return self._codec.check_size(self._codec.encoding.write_event(publication, served.number, body, topic))
 
-    def _send_topic_closed(self, word: hub.TopicClosed) -> None:
+    def _send_topic_closed(self, message: hub.TopicClosed) -> None:
         """LRPM has no message for it, so it is an EVENT without a publication."""
-        topic = self._find_subscription(word.subscription).topic
+        topic = self._find_subscription(message.subscription).topic
         meta = {"topic": topic, "closed": True} if topic else {"closed": True}
-        self._write_or_defer(("event", word.subscription), lrpm.Event(0, int(word.subscription), NULL, meta), ())
-        del self._peer_subscriptions[word.subscription]
+        self._write_or_defer(("event", message.subscription), lrpm.Event(0, int(message.subscription), NULL, meta), ())
+        del self._peer_subscriptions[message.subscription]
 
     def _find_subscription(self, name: str) -> PeerSubscription:
         served = self._peer_subscriptions.get(name)

@@ -76,37 +76,37 @@ class MqttAttachments(MqttFastPath):
         """What the hub has to hear of a word that it thought was on its way."""
 
     @abstractmethod
-    def _send_call(self, word: hub.Call, now: float) -> None: ...
+    def _send_call(self, message: hub.Call, now: float) -> None: ...
 
     @abstractmethod
-    def _send_result(self, word: hub.Result, now: float) -> None: ...
+    def _send_result(self, message: hub.Result, now: float) -> None: ...
 
     @abstractmethod
-    def _send_failure(self, word: hub.Failure, now: float) -> None: ...
+    def _send_failure(self, message: hub.Failure, now: float) -> None: ...
 
-    def _defer_call(self, word: hub.Call, topic: str, kind: str, codec: Codec) -> None:
+    def _defer_call(self, message: hub.Call, topic: str, kind: str, codec: Codec) -> None:
         """Let a call wait for its attachments; Unrepresentable if they, or the rest of it, cannot be said."""
-        if word.more or codec is not self._codec or self._attachment_field(topic, kind, REQUEST) is None:
+        if message.more or codec is not self._codec or self._attachment_field(topic, kind, REQUEST) is None:
             raise Unrepresentable(_NO_FIELD_TEXT)
-        if word.id in self._deferred or word.id in self._outgoing_requests:
-            raise LocalProtocolError(f"request {word.id} is open already")
-        codec.to_wire(topic, kind, word.body, REQUEST)
-        self._deferred.defer(word)
+        if message.id in self._deferred or message.id in self._outgoing_requests:
+            raise LocalProtocolError(f"request {message.id} is open already")
+        codec.to_wire(topic, kind, message.body, REQUEST)
+        self._deferred.defer(message)
 
-    def _defer_result(self, word: hub.Result, served: IncomingRequest) -> None:
+    def _defer_result(self, message: hub.Result, served: IncomingRequest) -> None:
         """Let an answer wait for its attachments; Unrepresentable if they, or the rest of it, cannot be said."""
-        if word.stream or served.codec is not self._codec or word.body is None:
+        if message.stream or served.codec is not self._codec or message.body is None:
             raise Unrepresentable(_NO_FIELD_TEXT)
         if self._attachment_field(served.topic, served.method.kind, RESPONSE) is None:
             raise Unrepresentable(_NO_FIELD_TEXT)
-        if word.id in self._deferred:
-            raise LocalProtocolError(f"{word.id} waits for its attachments already")
-        served.serialize_result(word.body)
-        self._deferred.defer(word)
+        if message.id in self._deferred:
+            raise LocalProtocolError(f"{message.id} waits for its attachments already")
+        served.serialize_result(message.body)
+        self._deferred.defer(message)
 
-    def send_attachment(self, word: hub.Attachment, now: float) -> None:
+    def send_attachment(self, message: hub.Attachment, now: float) -> None:
         """Take an attachment, and say the word that waited for it, if there is nothing else that it waits for."""
-        held = self._deferred.add_attachment(word)
+        held = self._deferred.add_attachment(message)
         if held is None or held.message is None:
             return
         carrier, held.message = held.message, None
@@ -147,20 +147,22 @@ class MqttAttachments(MqttFastPath):
         self._wake_at = now
 
     @abstractmethod
-    def _call_target(self, word: hub.Call) -> tuple[str, str]:
+    def _call_target(self, message: hub.Call) -> tuple[str, str]:
         """Return the topic and the type of a call of ours."""
 
-    def _with_extracted_attachments(self, word: hub.HubMessage, topic: str, kind: str, direction: str) -> HubMessages:
+    def _with_extracted_attachments(
+        self, message: hub.HubMessage, topic: str, kind: str, direction: str
+    ) -> HubMessages:
         """Return a word whose attachments are no part of its body any more, and these; Malformed if they cannot be."""
         field = self._attachment_field(topic, kind, direction)
-        if field is None or not isinstance(word, hub.Call | hub.Result) or word.body is None:
-            return (word,)
+        if field is None or not isinstance(message, hub.Call | hub.Result) or message.body is None:
+            return (message,)
         try:
-            body, attached = extract_attachments(word.body, field, word.id, self._limits.max_attachments)
+            body, attached = extract_attachments(message.body, field, message.id, self._limits.max_attachments)
         except TooLarge as exc:
             raise Malformed(str(exc)) from exc
         names = tuple(each.name for each in attached)
-        return (replace(word, body=body, attachments=names), *attached)
+        return (replace(message, body=body, attachments=names), *attached)
 
 
 def _raise_no_field() -> NoReturn:

@@ -183,9 +183,9 @@ def call_target(method: str, spelling: str) -> tuple[str, str]:
     return topic or f"/{names.DEFAULT_NAMESPACE}", kind
 
 
-def callback_target(word: Call) -> tuple[str, str]:
+def callback_target(message: Call) -> tuple[str, str]:
     """The topic and the type by which a callback is called; Unrepresentable if the token cannot be a type."""
-    return _CALLBACK_TOPIC, _check_type_name(_CALLBACK_TOPIC, word.spelling or word.method)
+    return _CALLBACK_TOPIC, _check_type_name(_CALLBACK_TOPIC, message.spelling or message.method)
 
 
 def _is_spelling_of(spelling: str, method: str) -> bool:
@@ -250,28 +250,32 @@ _DEFAULT_RETRY_MILLISECONDS: Final = 1000
 """How many milliseconds to wait where the hub did not say: 0 would forbid to try again at all (MQRPC-10)."""
 
 
-def error_response(word: Failure, topic: str, number: int) -> ErrorResponse:
+def error_response(message: Failure, topic: str, number: int) -> ErrorResponse:
     """Write a failure as the last Response."""
-    code, tag = ERRORS[word.reason]
-    retry_after = to_milliseconds(word.retry_after)
-    if word.reason is Reason.RAISED:
-        if word.code >= _MIN_ERROR_CODE:
-            code = min(word.code, _UINT32)
+    code, tag = ERRORS[message.reason]
+    retry_after = to_milliseconds(message.retry_after)
+    if message.reason is Reason.RAISED:
+        if message.code >= _MIN_ERROR_CODE:
+            code = min(message.code, _UINT32)
         # What a method calls its own errors must not make the caller think that it never ran.
-        tag = f"app.{word.name}" if word.name.startswith(_HUB_TAG_PREFIX) or word.name in _REASONS else word.name
-    elif word.reason is Reason.OVERLOADED and not retry_after:
+        tag = (
+            f"app.{message.name}"
+            if message.name.startswith(_HUB_TAG_PREFIX) or message.name in _REASONS
+            else message.name
+        )
+    elif message.reason is Reason.OVERLOADED and not retry_after:
         retry_after = _DEFAULT_RETRY_MILLISECONDS
-    value = None if word.data is None else _error_body(word.data)
-    text = word.text or (word.reason.text if word.reason is not Reason.RAISED else "")
+    value = None if message.data is None else _error_body(message.data)
+    text = message.text or (message.reason.text if message.reason is not Reason.RAISED else "")
     return ErrorResponse(
         topic, number, "", value, code, _replace_surrogates(tag), _replace_surrogates(text), retry_after, True
     )
 
 
-def encode_failure(word: Failure, key: tuple[int, str], limits: Limits) -> Packet:
+def encode_failure(hub_message: Failure, key: tuple[int, str], limits: Limits) -> Packet:
     """Write a failure, which has to be heard of: one that is too large goes out shorter, and then whatever its size."""
     number, topic = key
-    message = error_response(word, topic, number)
+    message = error_response(hub_message, topic, number)
     packet = encode(message)
     return packet if len(packet.payload) <= limits.max_text else encode(shorten_error(message))
 

@@ -74,14 +74,14 @@ class MqttConversation(MqttAttachments):
         # As long as a conversation is open every message may come, so the table of states need not be asked.
         return self.RECEIVERS[type(message)](self, message, now)
 
-    def send_general(self, word: hub.HubMessage, now: float) -> None:
+    def send_general(self, message: hub.HubMessage, now: float) -> None:
         """Say a word to whom it may concern on the broker."""
-        sender = self.SENDERS.get(type(word))
+        sender = self.SENDERS.get(type(message))
         if sender is None:
-            raise LocalProtocolError(f"RPC over MQTT has no way to say {type(word).__name__}")
+            raise LocalProtocolError(f"RPC over MQTT has no way to say {type(message).__name__}")
         if self.closed:
             raise LocalProtocolError("the conversation is over")
-        sender(self, word, now)
+        sender(self, message, now)
 
     def take_packets(self) -> list[Packet]:
         """Hand over the messages to be published."""
@@ -96,17 +96,17 @@ class MqttConversation(MqttAttachments):
         """End what took too long, in both directions (MQRPC-a10)."""
         if self.closed or now < self._wake_at:
             return NO_MESSAGES
-        words, self._pending_failures = self._pending_failures, []
+        messages, self._pending_failures = self._pending_failures, []
         for request in list(self._requests.open.values()):
             if request.expires_at > now:
                 continue
             if isinstance(request, IncomingRequest):
-                words += self._abort_request(request, Reason.TIMEOUT, "not done in time [MQRPC-a10]", now)
+                messages += self._abort_request(request, Reason.TIMEOUT, "not done in time [MQRPC-a10]", now)
             else:
                 self._requests.close_outgoing(request, EXPIRED, now)
-                words.append(hub.Failure(request.hub_id, Reason.TIMEOUT, "no answer in time"))
+                messages.append(hub.Failure(request.hub_id, Reason.TIMEOUT, "no answer in time"))
         self._wake_at = self._requests.next_expiry()
-        return words
+        return messages
 
     # Requests that come in.
 
@@ -151,9 +151,11 @@ class MqttConversation(MqttAttachments):
             more = not message.eos and streaming in {"client", "both"}
         served = IncomingRequest(f"{number}@{topic}", topic, number, method, codec, streams, more, expires_at)
         try:
-            word = served.parse_request(message.value or b"", timeout)
-            words = (
-                (word,) if streaming != "unary" else self._with_extracted_attachments(word, topic, method.kind, REQUEST)
+            hub_message = served.parse_request(message.value or b"", timeout)
+            messages = (
+                (hub_message,)
+                if streaming != "unary"
+                else self._with_extracted_attachments(hub_message, topic, method.kind, REQUEST)
             )
         except (Malformed, builtin_methods.BadArguments) as exc:
             return self._refuse_request(key, Reason.BAD_ARGUMENTS, str(exc), now)
@@ -164,7 +166,7 @@ class MqttConversation(MqttAttachments):
         if timeout is not None:
             self._wake_at = min(self._wake_at, expires_at)
         self._requests.add_incoming(key, served)
-        return words
+        return messages
 
     def _timeout(self, message: Request) -> float:
         unit = bridge.UNIT_SECONDS.get(message.timeout_unit)
@@ -205,19 +207,19 @@ class MqttConversation(MqttAttachments):
             # A failure of ours may be longer than what we take, see `_failed`.
             return NO_MESSAGES
         self.refused_messages += 1
-        words: list[hub.HubMessage] = [hub.Stray(f"{number}@{topic}", str(error))]
+        messages: list[hub.HubMessage] = [hub.Stray(f"{number}@{topic}", str(error))]
         reason = Reason.TOO_LARGE if error.fault is Fault.TOO_LARGE else Reason.BAD_ARGUMENTS
         if not is_request:
             if type(request) is OutgoingRequest:
                 requests.close_outgoing(request, UNWANTED_RESPONSE, now)
-                words.append(hub.Failure(request.hub_id, Reason.LOST, f"the answer cannot be read: {error}"))
+                messages.append(hub.Failure(request.hub_id, Reason.LOST, f"the answer cannot be read: {error}"))
         elif request is not None:
             # A stream with a hole in it is none; but a request that is complete is not harmed by what comes after it.
             if type(request) is IncomingRequest and request.expects_parts:
-                words += self._abort_request(request, reason, str(error), now)
+                messages += self._abort_request(request, reason, str(error), now)
         elif requests.recent.get(key, now) is None and self._served_topic_kind(topic, "") is not None:
             self._refuse_request(key, reason, str(error), now)
-        return words
+        return messages
 
     # Our answers to them.
 
@@ -238,19 +240,19 @@ class MqttConversation(MqttAttachments):
             raise LocalProtocolError(f"no request {hub_id} is open")
         return served
 
-    def _send_result(self, word: hub.Result, now: float) -> None:
-        served = self._find_incoming(word.id)
-        if word.attachments:
-            self._defer_result(word, served)
+    def _send_result(self, message: hub.Result, now: float) -> None:
+        served = self._find_incoming(message.id)
+        if message.attachments:
+            self._defer_result(message, served)
             return
-        if word.stream and not served.is_streamed_response:
+        if message.stream and not served.is_streamed_response:
             raise LocalProtocolError(f"{served.method.spelling} gives no stream")
-        if served.is_streamed_response and not word.stream and self._send_elements(served, word.body, now):
+        if served.is_streamed_response and not message.stream and self._send_elements(served, message.body, now):
             return
-        last = word.last or not word.stream
-        if word.body is None and not (word.stream and last):
+        last = message.last or not message.stream
+        if message.body is None and not (message.stream and last):
             raise LocalProtocolError("only the end of a stream may lack a body")
-        value = served.serialize_result(word.body)
+        value = served.serialize_result(message.body)
         packet = encode_within_limit(Response(served.topic, served.correlation_id, "", value, last), self._limits)
         self._write_response(served, packet, last, now)
 
@@ -272,41 +274,48 @@ class MqttConversation(MqttAttachments):
             self._write_response(served, packet, last, now)
         return True
 
-    def _send_failure(self, word: hub.Failure, now: float) -> None:
-        served = self._find_incoming(word.id)
-        self._deferred.drop(word.id)
+    def _send_failure(self, message: hub.Failure, now: float) -> None:
+        served = self._find_incoming(message.id)
+        self._deferred.drop(message.id)
         self._write_response(
-            served, encode_failure(word, (served.correlation_id, served.topic), self._limits), True, now
+            served, encode_failure(message, (served.correlation_id, served.topic), self._limits), True, now
         )
 
-    def _send_description(self, word: hub.Description, now: float) -> None:
-        served = self._find_incoming(word.id)
+    def _send_description(self, message: hub.Description, now: float) -> None:
+        served = self._find_incoming(message.id)
         if served.method.folded != "hub.discover":
             raise LocalProtocolError(f"{served.method.spelling} does not ask for a description")
-        self._send_result(hub.Result(word.id, builtin_methods.description_payload(word)), now)
+        self._send_result(hub.Result(message.id, builtin_methods.description_payload(message)), now)
 
     # Requests of ours.
 
-    def _send_call(self, word: hub.Call, now: float) -> None:
-        topic, kind = self._call_target(word)
-        codec: Codec = JSON_CODEC if word.callback else codec_for_method(word.method, self._codec)
-        if word.attachments:
-            self._defer_call(word, topic, kind, codec)
+    def _send_call(self, message: hub.Call, now: float) -> None:
+        topic, kind = self._call_target(message)
+        codec: Codec = JSON_CODEC if message.callback else codec_for_method(message.method, self._codec)
+        if message.attachments:
+            self._defer_call(message, topic, kind, codec)
             return
-        number = self._new_number(word.id, topic)
-        asking = OutgoingRequest(word.id, topic, number, kind, codec, hub.Call, word.stream, word.more)
-        self._write_request(asking, word.body, word.timeout, now)
+        number = self._new_number(message.id, topic)
+        asking = OutgoingRequest(message.id, topic, number, kind, codec, hub.Call, message.stream, message.more)
+        self._write_request(asking, message.body, message.timeout, now)
 
-    def _call_target(self, word: hub.Call) -> tuple[str, str]:
-        return bridge.callback_target(word) if word.callback else bridge.call_target(word.method, word.spelling)
+    def _call_target(self, message: hub.Call) -> tuple[str, str]:
+        return (
+            bridge.callback_target(message)
+            if message.callback
+            else bridge.call_target(message.method, message.spelling)
+        )
 
-    def _send_builtin(self, word: hub.Discover | hub.Register | hub.Unregister, now: float) -> None:
+    def _send_builtin(self, message: hub.Discover | hub.Register | hub.Unregister, now: float) -> None:
         """Say by a call of the hub's own method what RPC over MQTT has no message for."""
-        method, body = builtin_methods.call_from_message(word, bridge.STYLES)
+        method, body = builtin_methods.call_from_message(message, bridge.STYLES)
         topic, kind = bridge.call_target(method, "")
-        number = self._new_number(word.id, topic)
+        number = self._new_number(message.id, topic)
         self._write_request(
-            OutgoingRequest(word.id, topic, number, kind, JSON_CODEC, type(word)), body, self._default_timeout, now
+            OutgoingRequest(message.id, topic, number, kind, JSON_CODEC, type(message)),
+            body,
+            self._default_timeout,
+            now,
         )
 
     def _new_number(self, hub_id: str, topic: str) -> int:
@@ -334,26 +343,26 @@ class MqttConversation(MqttAttachments):
         if unit:
             self._wake_at = min(self._wake_at, asking.expires_at)
 
-    def _send_part(self, word: hub.Part, _now: float) -> None:
-        asking = self._requests.outgoing.get(word.id)
+    def _send_part(self, message: hub.Part, _now: float) -> None:
+        asking = self._requests.outgoing.get(message.id)
         if asking is None or not asking.expects_parts:
-            raise LocalProtocolError(f"no stream {word.id} is open")
-        if word.body is None and not word.last:
+            raise LocalProtocolError(f"no stream {message.id} is open")
+        if message.body is None and not message.last:
             raise LocalProtocolError("only the end of a stream may lack a body")
-        value = asking.serialize_arguments(word.body)
+        value = asking.serialize_arguments(message.body)
         kind = "" if value is None else asking.kind
         self._write_packet(
-            encode_within_limit(Request(asking.topic, asking.correlation_id, kind, value, word.last), self._limits)
+            encode_within_limit(Request(asking.topic, asking.correlation_id, kind, value, message.last), self._limits)
         )
-        asking.expects_parts = not word.last
+        asking.expects_parts = not message.last
 
-    def _send_cancel(self, word: hub.Cancel, now: float) -> None:
+    def _send_cancel(self, message: hub.Cancel, now: float) -> None:
         """MQTT cannot say it: the late answer will find nobody."""
-        asking = self._requests.outgoing.get(word.id)
+        asking = self._requests.outgoing.get(message.id)
         if asking is not None:
             self._requests.close_outgoing(asking, UNWANTED_RESPONSE, now)
         else:
-            self._deferred.drop(word.id)
+            self._deferred.drop(message.id)
 
     # The answers to them.
 
@@ -370,18 +379,18 @@ class MqttConversation(MqttAttachments):
         if message.value is None and not last:
             return NO_MESSAGES
         try:
-            word = asking.parse_response(message.value, last)
-            words = (
-                (word,)
+            hub_message = asking.parse_response(message.value, last)
+            messages = (
+                (hub_message,)
                 if asking.is_streamed_response
-                else self._with_extracted_attachments(word, asking.topic, asking.kind, RESPONSE)
+                else self._with_extracted_attachments(hub_message, asking.topic, asking.kind, RESPONSE)
             )
         except Malformed as exc:
             requests.close_outgoing(asking, UNWANTED_RESPONSE, now)
             return (hub.Failure(asking.hub_id, Reason.RAISED, f"the result cannot be read: {exc}"),)
         if last:
             requests.close_outgoing(asking, LATE_RESPONSE, now)
-        return words
+        return messages
 
     def _on_error(self, message: ErrorResponse, now: float) -> HubMessages:
         key = message.correlation_id, message.topic

@@ -109,26 +109,26 @@ class MqttFastPath(InlineAttachmentsMixin):
             if echo[1] is not None:
                 self._requests.is_expected_response(echo[1], now)
             return NO_MESSAGES
-        words = self._receive_fast(packet, now)
-        return self.receive_general(packet, now) if words is None else words
+        messages = self._receive_fast(packet, now)
+        return self.receive_general(packet, now) if messages is None else messages
 
-    def send(self, word: HubMessage, now: float) -> None:
+    def send(self, message: HubMessage, now: float) -> None:
         """Say a word to whom it may concern on the broker."""
         if not self.closed:
-            if type(word) is Result:
-                is_sent = self._send_result_fast(word, now)
+            if type(message) is Result:
+                is_sent = self._send_result_fast(message, now)
             else:
-                is_sent = type(word) is Call and self._send_call_fast(word, now)
+                is_sent = type(message) is Call and self._send_call_fast(message, now)
             if is_sent:
                 return
-        self.send_general(word, now)
+        self.send_general(message, now)
 
     @abstractmethod
     def receive_general(self, packet: Packet, now: float) -> HubMessages:
         """Take the long way with what has come: by way of its frame and its message."""
 
     @abstractmethod
-    def send_general(self, word: HubMessage, now: float) -> None:
+    def send_general(self, message: HubMessage, now: float) -> None:
         """Take the long way with what is to be said."""
 
     def _refuse_request(self, key: RequestKey, reason: Reason, text: str, now: float) -> HubMessages:
@@ -237,11 +237,11 @@ class MqttFastPath(InlineAttachmentsMixin):
         self._incoming_requests[hub_id] = served
         return (Call(hub_id, method.folded, arguments, method.spelling, (), False, timeout),)
 
-    def _send_result_fast(self, word: Result, now: float) -> bool:
+    def _send_result_fast(self, message: Result, now: float) -> bool:
         """Say an answer that is plain; False, and nothing has happened, if it is not."""
-        hub_id, body = word.id, word.body
+        hub_id, body = message.id, message.body
         served = self._incoming_requests.get(hub_id)
-        if served is None or body is None or served.is_streamed_response or word.stream or word.attachments:
+        if served is None or body is None or served.is_streamed_response or message.stream or message.attachments:
             return False
         number, topic = key = served.correlation_id, served.topic
         content = _Response()
@@ -261,12 +261,12 @@ class MqttFastPath(InlineAttachmentsMixin):
         self._recent.add(key, served.expected_echoes + 1, now)
         return True
 
-    def _send_call_fast(self, word: Call, now: float) -> bool:
+    def _send_call_fast(self, message: Call, now: float) -> bool:
         """Say a call that is plain; False, and nothing has happened, if it is not."""
-        hub_id, asking = word.id, self._outgoing_requests
-        if word.attachments or word.callback or word.stream or word.more:
+        hub_id, asking = message.id, self._outgoing_requests
+        if message.attachments or message.callback or message.stream or message.more:
             return False
-        target = _fastpath_target(word.method, word.spelling)
+        target = _fastpath_target(message.method, message.spelling)
         if target is None or hub_id in asking or len(asking) >= self._max_pending:
             return False
         topic, kind = target
@@ -279,10 +279,10 @@ class MqttFastPath(InlineAttachmentsMixin):
         content.correlation_id = number
         body = content.body
         body.type_url = kind
-        body.value = self._codec.to_wire(topic, kind, word.body, REQUEST)
+        body.value = self._codec.to_wire(topic, kind, message.body, REQUEST)
         content.eos = True
         told, expires_at = 0, inf
-        if word.timeout is not None and (told := to_milliseconds(word.timeout)):
+        if message.timeout is not None and (told := to_milliseconds(message.timeout)):
             content.timeout = told
             content.timeout_unit = MILLISECOND  # type: ignore[assignment]  # proto3 takes numbers
             # We wait as long as we tell the other side to.

@@ -47,9 +47,9 @@ class IncomingRequest(msgspec.Struct, gc=False):
             spelling, callback = method.kind.rpartition(".")[2], True
             name = spelling.lower()
         else:
-            word = builtin_methods.message_from_call(self.hub_id, method.folded, body, STYLES)
-            if word is not None:
-                return word
+            message = builtin_methods.message_from_call(self.hub_id, method.folded, body, STYLES)
+            if message is not None:
+                return message
             spelling, callback, name = method.spelling, False, method.folded
         return Call(
             self.hub_id, name, body, spelling, (), callback, timeout, self.expects_parts, self.is_streamed_response

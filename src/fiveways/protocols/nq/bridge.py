@@ -139,12 +139,12 @@ def error_for_bad_element(bad: Bad) -> ErrorObject:
     return ErrorObject("local", True, bad.code, "", "", text, args)
 
 
-def error_from_progress(word: hub.Progress) -> ErrorObject:
+def error_from_progress(message: hub.Progress) -> ErrorObject:
     """Return the side message; a code goes under the key of its own kind where it has one."""
-    if word.kind not in PROGRESS_KINDS:
-        raise LocalProtocolError(f"NQ has no side message of kind {word.kind!r}")
-    warn = word.code if word.kind == "warn" else ""
-    return ErrorObject(word.kind, False, "", warn, "" if warn else word.code, word.text, word.args)
+    if message.kind not in PROGRESS_KINDS:
+        raise LocalProtocolError(f"NQ has no side message of kind {message.kind!r}")
+    warn = message.code if message.kind == "warn" else ""
+    return ErrorObject(message.kind, False, "", warn, "" if warn else message.code, message.text, message.args)
 
 
 def progress_from_error(hub_id: str, received: ErrorObject, data: Payload | None) -> hub.Progress:
@@ -182,42 +182,46 @@ def message_from_request(
         extras = {**(extras or {}), VERBOSE_KEY: Json(strict_json.write(verbose))}
     if method.startswith("hub."):
         try:
-            word = None if more else builtin_methods.message_from_call(key, method, body, STYLES, attachments)
+            message = None if more else builtin_methods.message_from_call(key, method, body, STYLES, attachments)
         except BadArguments as exc:
             raise RequestRefused(Reason.BAD_ARGUMENTS, str(exc)) from exc
-        if word is not None:
-            return word
+        if message is not None:
+            return message
     elif method.startswith("callback."):
         token = target[len(CALLBACK_PREFIX) + 1 :]
         return hub.Call(key, token, body, "", attachments, True, None, more, True, True, traceparent, again, extras)
     return hub.Call(key, method, body, target, attachments, False, None, more, True, True, traceparent, again, extras)
 
 
-def request_from_message(word: RequestMessage, topic: str = "") -> tuple[str, Payload, FreeKeys | None]:
+def request_from_message(message: RequestMessage, topic: str = "") -> tuple[str, Payload, FreeKeys | None]:
     """Return target, body and free keys of the request that says a word; Unrepresentable if none can.
 
     `topic` is the target of the events of a subscription of ours.
     """
     free: FreeKeys | None = None
     body: Payload
-    if isinstance(word, hub.Call):
-        target = f"{CALLBACK_PREFIX}-{word.method}" if word.callback else word.spelling or spell(word.method, names.NQ)
-        body = word.body
-        if word.traceparent or word.redelivered or word.extras:
-            free = free_from_extras(word.extras) or {}
-            if word.traceparent:
-                free["traceparent"] = strict_json.write(word.traceparent).decode()
-            if word.redelivered:
+    if isinstance(message, hub.Call):
+        target = (
+            f"{CALLBACK_PREFIX}-{message.method}"
+            if message.callback
+            else message.spelling or spell(message.method, names.NQ)
+        )
+        body = message.body
+        if message.traceparent or message.redelivered or message.extras:
+            free = free_from_extras(message.extras) or {}
+            if message.traceparent:
+                free["traceparent"] = strict_json.write(message.traceparent).decode()
+            if message.redelivered:
                 free["redelivered"] = "true"
-    elif isinstance(word, hub.Event):
-        target, free = word.subscription, _event_free_keys(word)
-        body = builtin_methods.event_body(word, STYLES)
-    elif isinstance(word, hub.TopicClosed):
-        target, body = CLOSED_TARGET, Value({"id": word.subscription})
+    elif isinstance(message, hub.Event):
+        target, free = message.subscription, _event_free_keys(message)
+        body = builtin_methods.event_body(message, STYLES)
+    elif isinstance(message, hub.TopicClosed):
+        target, body = CLOSED_TARGET, Value({"id": message.subscription})
     else:
-        if topic and isinstance(word, hub.Unsubscribe):
-            word = hub.Unsubscribe(word.id, topic)
-        method, body = builtin_methods.call_from_message(word, STYLES, topic or None)
+        if topic and isinstance(message, hub.Unsubscribe):
+            message = hub.Unsubscribe(message.id, topic)
+        method, body = builtin_methods.call_from_message(message, STYLES, topic or None)
         target = spell(method, names.NQ)
     if not is_name(target):
         raise Unrepresentable(f"NQ cannot write the target {target!r}")
@@ -273,16 +277,16 @@ def event_from_request(
     return builtin_methods.unwrap_event(event, STYLES) if following.envelope else event
 
 
-def _event_free_keys(word: hub.Event) -> FreeKeys | None:
+def _event_free_keys(message: hub.Event) -> FreeKeys | None:
     """Return the free keys that tell the topic, and how many events a full queue has skipped."""
     free: FreeKeys = {}
-    if word.topic:
+    if message.topic:
         try:
-            free["topic"] = strict_json.write(topics.spell(word.topic, topics.NQ)).decode()
+            free["topic"] = strict_json.write(topics.spell(message.topic, topics.NQ)).decode()
         except BadTopic as exc:
             raise Unrepresentable(str(exc)) from exc
-    if word.missed:
-        free["missed"] = str(word.missed)
+    if message.missed:
+        free["missed"] = str(message.missed)
     return free or None
 
 
@@ -326,10 +330,10 @@ def answer_attachments(answer: Answer, limits: Limits) -> AnswerAttachments:
 
 
 def messages_from_answer(
-    hub_id: str, word: type[hub.HubMessage], answer: Answer, attached: AnswerAttachments, extras: Extras | None
+    hub_id: str, message: type[hub.HubMessage], answer: Answer, attached: AnswerAttachments, extras: Extras | None
 ) -> list[hub.HubMessage]:
     """Return what the hub hears of a whole answer; one that cannot be read has still come, so the method has run."""
-    if word is hub.Discover:
+    if message is hub.Discover:
         found = builtin_methods.read_description(hub_id, answer.d)
         return [found or hub.Failure(hub_id, Reason.RAISED, "the answer is no description")]
     if isinstance(attached, RequestRefused):

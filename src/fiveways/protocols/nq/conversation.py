@@ -57,7 +57,7 @@ class NqConversation(NqFastPath):
         """Take one packet of the peer, but for so many of its messages, which have been heard."""
         if self.closed:
             return ()
-        self._now, self._complaints = now, 0
+        self._now, self._system_errors = now, 0
         try:
             heard = decode(packet, self._shared.limits)
         except RemoteProtocolError as error:
@@ -83,16 +83,16 @@ class NqConversation(NqFastPath):
             self._final_packets = self._build_packets()
         return self._take_hub_messages()
 
-    def send_general(self, word: hub.HubMessage, now: float) -> None:
+    def send_general(self, message: hub.HubMessage, now: float) -> None:
         """Say a word to the peer."""
-        sender = self.SENDERS.get(type(word))
+        sender = self.SENDERS.get(type(message))
         if sender is None:
-            raise LocalProtocolError(f"NQ has no way to say {type(word).__name__}")
-        if self.closed and type(word) not in _SENDABLE_WHEN_CLOSED:
+            raise LocalProtocolError(f"NQ has no way to say {type(message).__name__}")
+        if self.closed and type(message) not in _SENDABLE_WHEN_CLOSED:
             raise LocalProtocolError("the link is closed")
         self._now = now
         try:
-            sender(self, word, now)
+            sender(self, message, now)
         except UnicodeEncodeError as exc:
             raise Unrepresentable("half of a surrogate pair in a text") from exc
 
@@ -217,11 +217,11 @@ class NqConversation(NqFastPath):
         self._incoming.tombstones.restore(key, Tombstone.ACKNOWLEDGED, until)
 
     def _take_hub_messages(self) -> Sequence[hub.HubMessage]:
-        words = self._shared.hub_messages
-        if not words:
+        messages = self._shared.hub_messages
+        if not messages:
             return ()
-        heard = words.copy()
-        words.clear()
+        heard = messages.copy()
+        messages.clear()
         return heard
 
     def _send_acks(self) -> None:
@@ -247,31 +247,31 @@ class NqConversation(NqFastPath):
 
     # Words with attachments.
 
-    def _send_or_defer(self, word: MessageWithAttachments, now: float) -> None:
+    def _send_or_defer(self, message: MessageWithAttachments, now: float) -> None:
         """Say a word, when its attachments are there."""
-        if len(self._deferred) and not isinstance(word, hub.Event) and word.id in self._deferred:
-            raise LocalProtocolError(f"{word.id} waits for its attachments already")
-        if not word.attachments:
-            self._send_now(word, now, None)
+        if len(self._deferred) and not isinstance(message, hub.Event) and message.id in self._deferred:
+            raise LocalProtocolError(f"{message.id} waits for its attachments already")
+        if not message.attachments:
+            self._send_now(message, now, None)
             return
-        if (isinstance(word, hub.Call) and word.more) or (isinstance(word, hub.Result) and word.stream):
+        if (isinstance(message, hub.Call) and message.more) or (isinstance(message, hub.Result) and message.stream):
             raise LocalProtocolError("NQ has no attachments in streams")
-        if isinstance(word, hub.Result):
-            self._incoming.requests.get_unanswered(word.id)
-        elif not isinstance(word, hub.Event) and word.id in self._outgoing:
-            raise LocalProtocolError(f"request {word.id} is open already")
-        self._deferred.defer(word)
+        if isinstance(message, hub.Result):
+            self._incoming.requests.get_unanswered(message.id)
+        elif not isinstance(message, hub.Event) and message.id in self._outgoing:
+            raise LocalProtocolError(f"request {message.id} is open already")
+        self._deferred.defer(message)
 
-    def _send_now(self, word: MessageWithAttachments, now: float, free: FreeKeys | None) -> None:
-        if isinstance(word, hub.Result):
-            self._incoming.send_result(word, now, free)
-        elif isinstance(word, hub.Event):
-            self._outgoing.send_event(word, now, free)
+    def _send_now(self, message: MessageWithAttachments, now: float, free: FreeKeys | None) -> None:
+        if isinstance(message, hub.Result):
+            self._incoming.send_result(message, now, free)
+        elif isinstance(message, hub.Event):
+            self._outgoing.send_event(message, now, free)
         else:
-            self._outgoing.send_request(word, now, free)
+            self._outgoing.send_request(message, now, free)
 
-    def _send_attachment(self, word: hub.Attachment, now: float) -> None:
-        held = self._deferred.add_attachment(word)
+    def _send_attachment(self, message: hub.Attachment, now: float) -> None:
+        held = self._deferred.add_attachment(message)
         if held is None or held.message is None:
             return
         try:
@@ -287,18 +287,18 @@ class NqConversation(NqFastPath):
                 self._shared.hub_messages.append(hub.Failure(held.message.id, reason, str(exc)))
             held.message = None
 
-    def _send_cancel(self, word: hub.Cancel, now: float) -> None:
-        if not self._deferred.drop(word.id):
-            self._outgoing.send_cancel(word, now)
+    def _send_cancel(self, message: hub.Cancel, now: float) -> None:
+        if not self._deferred.drop(message.id):
+            self._outgoing.send_cancel(message, now)
 
-    def _send_failure(self, word: hub.Failure, now: float) -> None:
-        self._incoming.send_failure(word, now)
-        self._deferred.drop(word.id)
+    def _send_failure(self, message: hub.Failure, now: float) -> None:
+        self._incoming.send_failure(message, now)
+        self._deferred.drop(message.id)
 
     # About the link.
 
-    def _send_goodbye(self, word: hub.Goodbye, now: float) -> None:
-        said, note = word.text, "denied" if word.denied else "goodbye"
+    def _send_goodbye(self, message: hub.Goodbye, now: float) -> None:
+        said, note = message.text, "denied" if message.denied else "goodbye"
         while True:
             text, args = escape_braces(said)
             raw = write(nq.Farewell(ErrorObject("sys", True, "", "", note, text, args)))
@@ -338,8 +338,8 @@ class NqConversation(NqFastPath):
         if bad.a and bad.i and is_final_answer(bad.element):
             self._outgoing.on_bad_answer(bad, now)
         # Who sends many such elements at once does not need to be told of each.
-        self._complaints += 1
-        if self._complaints <= MAX_SYSTEM_ERRORS:
+        self._system_errors += 1
+        if self._system_errors <= MAX_SYSTEM_ERRORS:
             self._retransmission.send_once(write(nq.SystemNote(error)))
 
     def _ignore(self, _said: object, now: float) -> None:
@@ -378,18 +378,18 @@ class NqConversation(NqFastPath):
         **dict.fromkeys((hub.Call, hub.Result, hub.Publish, hub.Event, hub.SetVariable), _send_or_defer),
         **dict.fromkeys(
             (hub.CloseTopic, hub.Register, hub.Unregister, hub.Discover, hub.UnsetVariable),
-            lambda self, word, now: self._outgoing.send_request(word, now),
+            lambda self, message, now: self._outgoing.send_request(message, now),
         ),
-        hub.Part: lambda self, word, now: self._outgoing.send_part(word, now),
-        hub.Accepted: lambda self, word, now: self._incoming.send_accepted(word, now),
-        hub.Progress: lambda self, word, now: self._incoming.send_progress(word, now),
+        hub.Part: lambda self, message, now: self._outgoing.send_part(message, now),
+        hub.Accepted: lambda self, message, now: self._incoming.send_accepted(message, now),
+        hub.Progress: lambda self, message, now: self._incoming.send_progress(message, now),
         hub.Failure: _send_failure,
-        hub.Description: lambda self, word, now: self._incoming.send_description(word, now),
+        hub.Description: lambda self, message, now: self._incoming.send_description(message, now),
         hub.Cancel: _send_cancel,
         hub.Acknowledged: _ignore,
-        hub.Subscribe: lambda self, word, now: self._outgoing.send_subscribe(word, now),
-        hub.Unsubscribe: lambda self, word, now: self._outgoing.send_unsubscribe(word, now),
-        hub.TopicClosed: lambda self, word, now: self._outgoing.send_event(word, now),
+        hub.Subscribe: lambda self, message, now: self._outgoing.send_subscribe(message, now),
+        hub.Unsubscribe: lambda self, message, now: self._outgoing.send_unsubscribe(message, now),
+        hub.TopicClosed: lambda self, message, now: self._outgoing.send_event(message, now),
         hub.Attachment: _send_attachment,
         hub.Goodbye: _send_goodbye,
     }

@@ -177,11 +177,11 @@ class NqFastPath(InlineAttachmentsMixin):
         self._is_renewed = False
         if self._is_simplex:
             self._retransmission.wake(now)
-        words = self._hub_messages
-        if not words:
+        messages = self._hub_messages
+        if not messages:
             return ()
-        heard = words.copy()
-        words.clear()
+        heard = messages.copy()
+        messages.clear()
         return heard
 
     def _receive_request_fast(self, each: FastMessage, now: float) -> bool:
@@ -213,24 +213,24 @@ class NqFastPath(InlineAttachmentsMixin):
             self._incoming.on_request(Request(t, r, Json(raw)), now)
         return True
 
-    def send(self, word: hub.HubMessage, now: float) -> None:
+    def send(self, message: hub.HubMessage, now: float) -> None:
         """Say a word to the peer."""
-        if type(word) is Result:
-            body = word.body
+        if type(message) is Result:
+            body = message.body
             if type(body) is Json and not (
-                word.stream or word.attachments or word.extras or self._deferred_by_attachment
+                message.stream or message.attachments or message.extras or self._deferred_by_attachment
             ):
-                serving = self._by_key.get(word.id)
+                serving = self._by_key.get(message.id)
                 if serving is not None and self._send_result_fast(serving, body.raw, now):
                     return
-        elif type(word) is Accepted:
-            serving, within = self._by_key.get(word.id), self._accept_within
+        elif type(message) is Accepted:
+            serving, within = self._by_key.get(message.id), self._accept_within
             if within and serving is not None and serving.state is _RECEIVED:
                 serving.state, serving.accepted, serving.operation = _ACCEPTED, True, self._shared.operation
                 self._pending_acceptances.append((now + within, serving))
                 self._now = now
                 return
-        self.send_general(word, now)
+        self.send_general(message, now)
 
     def _send_result_fast(self, serving: IncomingRequest, body: bytes, now: float) -> bool:
         """Answer a request; False, and nothing has happened, if that needs a closer look."""
@@ -311,5 +311,5 @@ class NqFastPath(InlineAttachmentsMixin):
         """Take one packet the long way, but for so many of its messages, which have been heard."""
 
     @abstractmethod
-    def send_general(self, word: hub.HubMessage, now: float) -> None:
+    def send_general(self, message: hub.HubMessage, now: float) -> None:
         """Say a word the long way."""

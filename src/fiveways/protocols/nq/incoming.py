@@ -52,21 +52,21 @@ class Incoming(Responses):
             self._check_room()
             attached: tuple[hub.Attachment, ...] = ()
             if message.extra is None and not message.v:
-                word = message_from_request(
+                hub_message = message_from_request(
                     key, message.t or self._shared.options.default_method, message.d or NULL, None
                 )
             else:
                 attached = read_attachments(key, message.extra, self._shared.limits)
-                word = self._parse_message(key, message, attached)
-            topic = None if type(word) is hub.Call else self._shared.peer_subscriptions.request(word)
+                hub_message = self._parse_message(key, message, attached)
+            topic = None if type(hub_message) is hub.Call else self._shared.peer_subscriptions.request(hub_message)
         except RequestRefused as refused:
             self._retransmission.send_once(self.finished.refuse(key, message.r, refused, now))
             return
         serving = self._open(key, message)
         if topic is not None:
             serving.topic, serving.grant = topic
-        self._hub_messages.append(word)
-        if attached and getattr(word, "attachments", ()):
+        self._hub_messages.append(hub_message)
+        if attached and getattr(hub_message, "attachments", ()):
             self._hub_messages += attached
 
     def on_part(self, message: RequestPart, now: float) -> None:

@@ -45,23 +45,23 @@ class Outgoing(OutgoingRequests):
     # What the hub says.
 
     def send_request(
-        self, word: bridge.RequestMessage, now: float, extra: FreeKeys | None = None, topic: str = ""
+        self, message: bridge.RequestMessage, now: float, extra: FreeKeys | None = None, topic: str = ""
     ) -> OutgoingRequest:
         """`{t, r, d}`, or the first part of it."""
-        hub_id: str | None = getattr(word, "id", None)  # events have none
-        self._check_room(word, hub_id)
-        target, body, free = bridge.request_from_message(word, topic)
+        hub_id: str | None = getattr(message, "id", None)  # events have none
+        self._check_room(message, hub_id)
+        target, body, free = bridge.request_from_message(message, topic)
         if extra is not None:
             free = extra if free is None else free | extra
         given = None if body is NULL else bridge.json_body(body)
         common = self._shared
-        asking = OutgoingRequest(common, common.mint(), target, type(word), hub_id)
+        asking = OutgoingRequest(common, common.mint(), target, type(message), hub_id)
         asking.expires_at = now + common.options.request_ttl
         asking.v = common.options.verbose
         asking.operation = common.operation
-        if isinstance(word, hub.Call) and word.extras is not None:
-            asking.v = read_verbosity(word.extras) or asking.v
-        if isinstance(word, hub.Call) and word.more:
+        if isinstance(message, hub.Call) and message.extras is not None:
+            asking.v = read_verbosity(message.extras) or asking.v
+        if isinstance(message, hub.Call) and message.more:
             part = RequestPart(target, asking.r, given or bridge.JSON_NULL, 1, None, asking.v, "", free)
             raw = common.check_size(write(part))
             asking.sender = StreamSender(common, operation=common.operation)
@@ -80,64 +80,64 @@ class Outgoing(OutgoingRequests):
         self._add(asking)
         return asking
 
-    def send_part(self, word: hub.Part, now: float) -> None:
+    def send_part(self, message: hub.Part, now: float) -> None:
         """`{t, r, d, n, f}`."""
-        asking = self._by_id.get(word.id)
+        asking = self._by_id.get(message.id)
         if asking is None or asking.sender is None or asking.sender.ended:
-            raise LocalProtocolError(f"no streamed request {word.id} is open")
-        if word.body is None and not word.last:
+            raise LocalProtocolError(f"no streamed request {message.id} is open")
+        if message.body is None and not message.last:
             raise LocalProtocolError("only the end of a stream may carry nothing")
         sender, common = asking.sender, self._shared
-        body = None if word.body is None else bridge.json_body(word.body)
-        number, follow = sender.last + 1, 0 if word.last else None
+        body = None if message.body is None else bridge.json_body(message.body)
+        number, follow = sender.last + 1, 0 if message.last else None
         raw = common.check_size(write(RequestPart(asking.t, asking.r, body, number, follow, asking.v)))
         if number > common.limits.max_stream or sender.is_full(len(raw)):
-            raise LocalProtocolError(f"the peer takes no more than {number - 1} parts of request {word.id}")
-        sender.add(raw, end=word.last)
+            raise LocalProtocolError(f"the peer takes no more than {number - 1} parts of request {message.id}")
+        sender.add(raw, end=message.last)
         if sender.can_send():
             self._retransmission.send(sender)
 
-    def send_cancel(self, word: hub.Cancel, now: float) -> None:
+    def send_cancel(self, message: hub.Cancel, now: float) -> None:
         """`{i, e}`, fatal; a request that the hub does not wait for is left alone."""
-        asking = self._by_id.get(word.id)
+        asking = self._by_id.get(message.id)
         if asking is not None:
             self._cancel(asking, now)
 
-    def send_subscribe(self, word: hub.Subscribe, now: float) -> None:
+    def send_subscribe(self, message: hub.Subscribe, now: float) -> None:
         """Ask for events; they will come as requests to the target that the subscription is given here."""
         following = self._shared.own_subscriptions
-        if self._subscription_target(word.subscription) is not None:
-            raise LocalProtocolError(f"subscription {word.subscription} is open already")
+        if self._subscription_target(message.subscription) is not None:
+            raise LocalProtocolError(f"subscription {message.subscription} is open already")
         if len(following) >= self._shared.limits.max_subscriptions:
             raise LocalProtocolError("too many subscriptions are open")
         target = self._shared.mint()  # any other might be the name of a method
-        self.send_request(word, now, None, target).topic = target
-        following[target] = OwnSubscription(word.subscription, word.envelope)
+        self.send_request(message, now, None, target).topic = target
+        following[target] = OwnSubscription(message.subscription, message.envelope)
 
-    def send_unsubscribe(self, word: hub.Unsubscribe, now: float) -> None:
+    def send_unsubscribe(self, message: hub.Unsubscribe, now: float) -> None:
         """Ask for no more events."""
-        target = self._subscription_target(word.subscription)
+        target = self._subscription_target(message.subscription)
         if target is None:
-            raise LocalProtocolError(f"no subscription {word.subscription} is open")
-        self.send_request(word, now, None, target)
+            raise LocalProtocolError(f"no subscription {message.subscription} is open")
+        self.send_request(message, now, None, target)
         del self._shared.own_subscriptions[target]
 
-    def send_event(self, word: hub.Event | hub.TopicClosed, now: float, extra: FreeKeys | None = None) -> None:
+    def send_event(self, message: hub.Event | hub.TopicClosed, now: float, extra: FreeKeys | None = None) -> None:
         """Send a request to a subscription of the peer's; nobody waits for its answer."""
         published = self._shared.peer_subscriptions
-        grant = published.grants.get(word.subscription)
+        grant = published.grants.get(message.subscription)
         if not grant:
-            raise LocalProtocolError(f"the peer has no subscription {word.subscription}")
-        self.send_request(word, now, extra).grant = grant
-        if isinstance(word, hub.TopicClosed):
-            published.end(word.subscription, grant)
+            raise LocalProtocolError(f"the peer has no subscription {message.subscription}")
+        self.send_request(message, now, extra).grant = grant
+        if isinstance(message, hub.TopicClosed):
+            published.end(message.subscription, grant)
 
-    def _check_room(self, word: bridge.RequestMessage, hub_id: str | None) -> None:
+    def _check_room(self, message: bridge.RequestMessage, hub_id: str | None) -> None:
         if hub_id in self._by_id or hub_id in self._deferred:
             raise LocalProtocolError(f"request {hub_id} is open already")
         room = self._shared.limits.max_pending
         # A subscriber that does not answer may not keep the calls out.
-        if len(self._requests) >= room or (isinstance(word, hub.Event) and self._event_count >= (room + 1) // 2):
+        if len(self._requests) >= room or (isinstance(message, hub.Event) and self._event_count >= (room + 1) // 2):
             raise LocalProtocolError("too many requests to this peer are open")
 
     def _subscription_target(self, subscription: str) -> str | None:
@@ -172,10 +172,10 @@ class Outgoing(OutgoingRequests):
                 continue
             if asking.receiver is not None:
                 self._check_peer_restart(asking, message.a, now)
-            hub_id, word = asking.hub_id, asking.message_type
+            hub_id, hub_message = asking.hub_id, asking.message_type
             self._finish(asking, RequestStep.END)
             if hub_id is not None:
-                self._hub_messages += bridge.messages_from_answer(hub_id, word, message, attached, extras)
+                self._hub_messages += bridge.messages_from_answer(hub_id, hub_message, message, attached, extras)
         if asking is None or len(message.i) > 1:
             self._report_stray(message.i)
 

@@ -124,7 +124,7 @@ class OutgoingRequests:
         if hub_id is None:
             return True
         return all(
-            getattr(word, "id", None) != hub_id for word in self._hub_messages
+            getattr(message, "id", None) != hub_id for message in self._hub_messages
         ) and self._shared.try_forget_parts(hub_id)
 
     # Time.

@@ -35,9 +35,9 @@ class Responses:
         self.pending_acceptances: deque[tuple[float, IncomingRequest]] = deque()
         """Acceptances, and when each must be said."""
 
-    def send_accepted(self, word: hub.Accepted, now: float) -> None:
+    def send_accepted(self, message: hub.Accepted, now: float) -> None:
         """`{a, i}`."""
-        serving = self.requests.get_unanswered(word.id)
+        serving = self.requests.get_unanswered(message.id)
         serving.advance(RequestStep.ACCEPT)
         serving.accepted = True
         serving.operation = self._shared.operation
@@ -54,16 +54,16 @@ class Responses:
             if serving.state is IncomingState.ACCEPTED:
                 self._send_acceptance(serving)
 
-    def send_result(self, word: hub.Result, now: float, free: FreeKeys | None = None) -> None:
+    def send_result(self, message: hub.Result, now: float, free: FreeKeys | None = None) -> None:
         """`{a, i, d}`, or one part of it."""
-        serving = self.requests.get_unanswered(word.id)
-        body = word.body if type(word.body) is Json or word.body is None else json_body(word.body)
-        if word.extras:
-            free = (bridge.free_from_extras(word.extras) or {}) | (free or {})
-        if word.stream:
-            self._send_part(serving, body, None, free, now, end=word.last)
+        serving = self.requests.get_unanswered(message.id)
+        body = message.body if type(message.body) is Json or message.body is None else json_body(message.body)
+        if message.extras:
+            free = (bridge.free_from_extras(message.extras) or {}) | (free or {})
+        if message.stream:
+            self._send_part(serving, body, None, free, now, end=message.last)
         elif serving.sender is not None:
-            raise LocalProtocolError(f"request {word.id} is answered in parts")
+            raise LocalProtocolError(f"request {message.id} is answered in parts")
         else:
             if free:
                 raw = write(nq.Answer(serving.a, (serving.r,), body or JSON_NULL, free))
@@ -76,16 +76,16 @@ class Responses:
         if serving.topic:
             self._shared.peer_subscriptions.settle(serving.topic, serving.a, serving.grant, granted=True)
 
-    def send_description(self, word: hub.Description, now: float) -> None:
+    def send_description(self, message: hub.Description, now: float) -> None:
         """Answer `hub-discover`."""
-        self.send_result(hub.Result(word.id, builtin_methods.description_payload(word)), now)
+        self.send_result(hub.Result(message.id, builtin_methods.description_payload(message)), now)
 
-    def send_failure(self, word: hub.Failure, now: float) -> None:
+    def send_failure(self, message: hub.Failure, now: float) -> None:
         """`{a, i, e}`, fatal; in a stream it is the end of it."""
-        serving = self.requests.get_unanswered(word.id)
-        error = bridge.error_from_failure(word, accepted=serving.state is not IncomingState.RECEIVED)
-        error = serving.cancel_error or error if word.reason is Reason.CANCELLED else error
-        body = None if word.data is None else json_body(word.data)
+        serving = self.requests.get_unanswered(message.id)
+        error = bridge.error_from_failure(message, accepted=serving.state is not IncomingState.RECEIVED)
+        error = serving.cancel_error or error if message.reason is Reason.CANCELLED else error
+        body = None if message.data is None else json_body(message.data)
         raw = self._shared.check_size(write(nq.ErrorAnswer(serving.a, (serving.r,), body, error)))
         if not self._has_room(raw):
             body, error = (
@@ -100,13 +100,13 @@ class Responses:
         if serving.topic:
             self._shared.peer_subscriptions.settle(serving.topic, serving.a, serving.grant, granted=False)
 
-    def send_progress(self, word: hub.Progress, now: float) -> None:
+    def send_progress(self, message: hub.Progress, now: float) -> None:
         """`{a, i, e}`, not fatal; `tmp` and `debug` only for who asked for them (NQ-a13)."""
-        serving = self.requests.get_unanswered(word.id)
-        error = bridge.error_from_progress(word)
-        body = None if word.body is NULL else json_body(word.body)
+        serving = self.requests.get_unanswered(message.id)
+        error = bridge.error_from_progress(message)
+        body = None if message.body is NULL else json_body(message.body)
         raw = self._shared.check_size(write(nq.Note(serving.a, (serving.r,), body, error)))
-        if serving.v or word.kind not in bridge.VERBOSE_KINDS:
+        if serving.v or message.kind not in bridge.VERBOSE_KINDS:
             self._retransmission.send_once(raw, self._shared.operation)
 
     def _send_acceptance(self, serving: IncomingRequest) -> None:

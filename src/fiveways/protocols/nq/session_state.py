@@ -126,14 +126,14 @@ class PeerSubscriptions:
         self.grants: dict[str, str] = {}
         """By name, the backchannel on which it was granted, so that it is told from others of its name; or nothing."""
 
-    def request(self, word: hub.HubMessage) -> tuple[str, str]:
+    def request(self, message: hub.HubMessage) -> tuple[str, str]:
         """Return what the word is about, and the grant that it would end; Refused if it makes no sense."""
-        if not isinstance(word, hub.Subscribe | hub.Unsubscribe):
+        if not isinstance(message, hub.Subscribe | hub.Unsubscribe):
             return "", ""
-        name = word.subscription
+        name = message.subscription
         if len(name) > self._limits.max_name:
             raise RequestRefused(Reason.TOO_LARGE, "the id is too long")
-        if isinstance(word, hub.Unsubscribe):
+        if isinstance(message, hub.Unsubscribe):
             if not self.grants.get(name):
                 raise RequestRefused(Reason.BAD_ARGUMENTS, f"there is no subscription {name}")
             return name, self.grants[name]

@@ -69,12 +69,12 @@ STYLES: Final = Styles(names.UMQ, topics.UMQ, topic_id)
 fold_fastpath_name: Final = fastpath_name_folder(names.UMQ)
 
 
-def write_listing(word: Description) -> str:
+def write_listing(message: Description) -> str:
     """The answer to `?`: documentation, or one method or route a line."""
-    if word.doc is not None:
-        return f"D{word.doc}"
-    routes = (*word.routes, *word.namespaces)
-    return "".join([*(f"M{name}\n" for name in word.methods), *(f"R{_route_line(name)}\n" for name in routes)])
+    if message.doc is not None:
+        return f"D{message.doc}"
+    routes = (*message.routes, *message.namespaces)
+    return "".join([*(f"M{name}\n" for name in message.methods), *(f"R{_route_line(name)}\n" for name in routes)])
 
 
 def _route_line(name: str) -> str:

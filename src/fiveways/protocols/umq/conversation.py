@@ -71,13 +71,13 @@ class Umq1Conversation(UmqFastPath):
     def _on_call(self, message: Call, names: AttachmentNames, _now: float) -> HubMessages:
         return self._on_method_call(message.id, message.method, Text(message.payload), names)
 
-    def _on_builtin_call(self, wire_id: str, hub_id: str, word: hub.HubMessage) -> HubMessages:
-        if isinstance(word, hub.Subscribe | hub.Unsubscribe) and len(word.subscription) > self._limits.max_id:
+    def _on_builtin_call(self, wire_id: str, hub_id: str, message: hub.HubMessage) -> HubMessages:
+        if isinstance(message, hub.Subscribe | hub.Unsubscribe) and len(message.subscription) > self._limits.max_id:
             # No U could name it.
             return self._refuse(wire_id, Reason.BAD_ARGUMENTS, f"a topic id of over {self._limits.max_id} characters")
-        if isinstance(word, hub.SetVariable | hub.UnsetVariable) and not self._is_valid_variable_name(word.name):
+        if isinstance(message, hub.SetVariable | hub.UnsetVariable) and not self._is_valid_variable_name(message.name):
             return self._refuse(wire_id, Reason.BAD_ARGUMENTS, "no variable can have that name")
-        return super()._on_builtin_call(wire_id, hub_id, word)
+        return super()._on_builtin_call(wire_id, hub_id, message)
 
     def _is_valid_variable_name(self, name: str) -> bool:
         return is_variable_name(name) and len(name) <= self._limits.max_name
@@ -118,26 +118,26 @@ class Umq1Conversation(UmqFastPath):
         self._write_message(umq.Error(wire_id, failure_text(failure, bridge.CODES)))
         return ()
 
-    def _send_failure(self, word: hub.Failure) -> None:
-        asked = self._find_incoming(word.id)
+    def _send_failure(self, message: hub.Failure) -> None:
+        asked = self._find_incoming(message.id)
         if isinstance(asked, IncomingRequest) and asked.is_discover:
-            self._refuse_discover(asked.wire_id, word)
-            del self._incoming_requests[word.id]
+            self._refuse_discover(asked.wire_id, message)
+            del self._incoming_requests[message.id]
         else:
-            super()._send_failure(word)
+            super()._send_failure(message)
 
-    def _send_description(self, word: hub.Description) -> None:
-        asked = self._find_incoming(word.id)
+    def _send_description(self, message: hub.Description) -> None:
+        asked = self._find_incoming(message.id)
         if isinstance(asked, IncomingRequest) and asked.is_discover:
-            self._write_message(umq.Result(asked.wire_id, bridge.write_listing(word)))
-            del self._incoming_requests[word.id]
+            self._write_message(umq.Result(asked.wire_id, bridge.write_listing(message)))
+            del self._incoming_requests[message.id]
         else:
-            super()._send_description(word)
+            super()._send_description(message)
 
-    def _discover_message(self, wire_id: str, word: hub.Discover) -> Discover:
-        if "\n" in word.name:
+    def _discover_message(self, wire_id: str, message: hub.Discover) -> Discover:
+        if "\n" in message.name:
             raise LocalProtocolError("the name to discover has more than one line")
-        return Discover(wire_id, word.name)
+        return Discover(wire_id, message.name)
 
     def _read_description(self, hub_id: str, text: str) -> hub.HubMessage:
         read = bridge.read_listing(hub_id, text)

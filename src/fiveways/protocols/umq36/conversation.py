@@ -97,11 +97,11 @@ class Umq36Conversation(UmqFastPath):
         return umq.Callback(wire_id, bridge.token_from_hub(token), body.text(), attachments)
 
     def _on_method_call(self, wire_id: str, name: str, body: Payload, names: AttachmentNames) -> HubMessages:
-        words = super()._on_method_call(wire_id, name, body, names)
-        for word in words:
-            if isinstance(word, hub.Call) and word.method == "hub.callback":
-                self._incoming_requests[word.id] = IncomingRequest(wire_id, word)  # its answer is a token
-        return words
+        messages = super()._on_method_call(wire_id, name, body, names)
+        for message in messages:
+            if isinstance(message, hub.Call) and message.method == "hub.callback":
+                self._incoming_requests[message.id] = IncomingRequest(wire_id, message)  # its answer is a token
+        return messages
 
     def _result_text(self, asked: IncomingRequest, body: Payload) -> str:
         text = super()._result_text(asked, body)
@@ -127,8 +127,8 @@ class Umq36Conversation(UmqFastPath):
             return parse_callee_failure(asking.hub_id, answer.text, bridge.CODES)
         return parse_failure(asking.hub_id, answer.text, bridge.CODES, Reason.RAISED)
 
-    def _discover_message(self, wire_id: str, word: hub.Discover) -> Call:
-        method, body = builtin_methods.call_from_message(word, self.STYLES)
+    def _discover_message(self, wire_id: str, message: hub.Discover) -> Call:
+        method, body = builtin_methods.call_from_message(message, self.STYLES)
         return self._call_message(wire_id, spell(method, self.STYLES.names), body, 0)
 
     def _read_description(self, hub_id: str, text: str) -> hub.HubMessage:

@@ -75,7 +75,7 @@ class UmqConversation(UmqConversationBase):
     def _read_failure(self, asking: OutgoingRequest, answer: umq.Error | umq.NotRun) -> hub.Failure: ...
 
     @abstractmethod
-    def _discover_message(self, wire_id: str, word: hub.Discover) -> UmqMessage: ...
+    def _discover_message(self, wire_id: str, message: hub.Discover) -> UmqMessage: ...
 
     @abstractmethod
     def _read_description(self, hub_id: str, text: str) -> hub.HubMessage: ...
@@ -104,48 +104,48 @@ class UmqConversation(UmqConversationBase):
         hub_id = wire_id if wire_id not in self._incoming_requests else self._unique_id(wire_id)
         if method.startswith("hub."):
             try:
-                word = builtin_methods.message_from_call(hub_id, method, body, self.STYLES, names)
+                message = builtin_methods.message_from_call(hub_id, method, body, self.STYLES, names)
             except builtin_methods.BadArguments as exc:
                 return self._refuse(wire_id, Reason.BAD_ARGUMENTS, str(exc))
-            if type(word) is hub.Publish:  # when it is granted, nothing changes here
+            if type(message) is hub.Publish:  # when it is granted, nothing changes here
                 self._incoming_requests[hub_id] = wire_id
-                return (word,)
-            if word is not None:
-                return self._on_builtin_call(wire_id, hub_id, word)
+                return (message,)
+            if message is not None:
+                return self._on_builtin_call(wire_id, hub_id, message)
         self._incoming_requests[hub_id] = wire_id
         return (hub.Call(hub_id, method, body, name, names),)
 
-    def _on_builtin_call(self, wire_id: str, hub_id: str, word: hub.HubMessage) -> HubMessages:
+    def _on_builtin_call(self, wire_id: str, hub_id: str, message: hub.HubMessage) -> HubMessages:
         refused = None
-        if isinstance(word, hub.Subscribe):
-            refused = self._peer_subscriptions.claim(word.subscription)
-        elif isinstance(word, hub.SetVariable):
-            refused = self.variables.refusal(word.name)
-        elif isinstance(word, hub.Unsubscribe):
-            if self._peer_subscriptions.end(word.subscription):
-                self._on_topic_ended(word.subscription)
+        if isinstance(message, hub.Subscribe):
+            refused = self._peer_subscriptions.claim(message.subscription)
+        elif isinstance(message, hub.SetVariable):
+            refused = self.variables.refusal(message.name)
+        elif isinstance(message, hub.Unsubscribe):
+            if self._peer_subscriptions.end(message.subscription):
+                self._on_topic_ended(message.subscription)
             else:
-                refused = Reason.BAD_ARGUMENTS, f"there is no topic {word.subscription}"
+                refused = Reason.BAD_ARGUMENTS, f"there is no topic {message.subscription}"
         if refused is not None:
             return self._refuse(wire_id, *refused)
-        if isinstance(word, hub.SetVariable):
-            self.variables.request(word.name)
-        self._incoming_requests[hub_id] = IncomingRequest(wire_id, word)
-        return (word,)
+        if isinstance(message, hub.SetVariable):
+            self.variables.request(message.name)
+        self._incoming_requests[hub_id] = IncomingRequest(wire_id, message)
+        return (message,)
 
-    def _apply_granted(self, word: hub.HubMessage | None) -> None:
-        if isinstance(word, hub.Subscribe):
-            self._peer_subscriptions.grant(word.subscription)
-        elif isinstance(word, hub.SetVariable):
-            self.variables.grant(word.name, word.body.text())
-        elif isinstance(word, hub.UnsetVariable):
-            self.variables.remote.pop(word.name, None)
+    def _apply_granted(self, message: hub.HubMessage | None) -> None:
+        if isinstance(message, hub.Subscribe):
+            self._peer_subscriptions.grant(message.subscription)
+        elif isinstance(message, hub.SetVariable):
+            self.variables.grant(message.name, message.body.text())
+        elif isinstance(message, hub.UnsetVariable):
+            self.variables.remote.pop(message.name, None)
 
-    def _undo_denied(self, word: hub.HubMessage | None) -> None:
-        if isinstance(word, hub.Subscribe):
-            self._peer_subscriptions.reject(word.subscription)
-        elif isinstance(word, hub.SetVariable):
-            self.variables.deny(word.name)
+    def _undo_denied(self, message: hub.HubMessage | None) -> None:
+        if isinstance(message, hub.Subscribe):
+            self._peer_subscriptions.reject(message.subscription)
+        elif isinstance(message, hub.SetVariable):
+            self.variables.deny(message.name)
 
     def _on_callback(self, message: umq.Callback, names: AttachmentNames, _now: float) -> HubMessages:
         if len(self._incoming_requests) >= self._limits.max_pending:
@@ -172,81 +172,85 @@ class UmqConversation(UmqConversationBase):
             raise LocalProtocolError(f"no request {hub_id} is open")
         return asked
 
-    def _send_result(self, word: hub.Result) -> None:
-        asked, body = self._incoming_requests.get(word.id), word.body
-        if type(asked) is str and body is not None and not word.stream and not word.attachments:
+    def _send_result(self, message: hub.Result) -> None:
+        asked, body = self._incoming_requests.get(message.id), message.body
+        if type(asked) is str and body is not None and not message.stream and not message.attachments:
             # Most answers are such, and need not become a message first.
             self._write_packet(write_text(f"R{asked}{self._separator}{body.text()}"))
-            del self._incoming_requests[word.id]
+            del self._incoming_requests[message.id]
             return
-        asked = self._find_incoming(word.id)
-        if word.stream or body is None:
+        asked = self._find_incoming(message.id)
+        if message.stream or body is None:
             raise LocalProtocolError("UMQ takes a streamed answer as one array")
         wire_id, text = (
             (asked, body.text()) if isinstance(asked, str) else (asked.wire_id, self._result_text(asked, body))
         )
-        self._write_message(umq.Result(wire_id, text, len(word.attachments)), word.attachments)
-        del self._incoming_requests[word.id]
+        self._write_message(umq.Result(wire_id, text, len(message.attachments)), message.attachments)
+        del self._incoming_requests[message.id]
         if isinstance(asked, IncomingRequest):
             self._apply_granted(asked.message)
 
-    def _send_failure(self, word: hub.Failure) -> None:
-        asked = self._find_incoming(word.id)
-        self._write_message(self._failure_message(asked if isinstance(asked, str) else asked.wire_id, word))
-        del self._incoming_requests[word.id]
+    def _send_failure(self, message: hub.Failure) -> None:
+        asked = self._find_incoming(message.id)
+        self._write_message(self._failure_message(asked if isinstance(asked, str) else asked.wire_id, message))
+        del self._incoming_requests[message.id]
         if isinstance(asked, IncomingRequest):
             self._undo_denied(asked.message)
 
-    def _send_description(self, word: hub.Description) -> None:
-        asked = self._find_incoming(word.id)
+    def _send_description(self, message: hub.Description) -> None:
+        asked = self._find_incoming(message.id)
         wire_id = asked if isinstance(asked, str) else asked.wire_id
-        self._write_message(umq.Result(wire_id, builtin_methods.description_payload(word).text()))
-        del self._incoming_requests[word.id]
+        self._write_message(umq.Result(wire_id, builtin_methods.description_payload(message).text()))
+        del self._incoming_requests[message.id]
 
     # Our requests, and the peer's answers.
 
-    def _send_call(self, word: hub.Call) -> None:
-        if word.more:
+    def _send_call(self, message: hub.Call) -> None:
+        if message.more:
             raise LocalProtocolError("UMQ takes a streamed request as one array")
-        hub_id = word.id
+        hub_id = message.id
         wire_id = self._next_id(hub_id)
-        attachments = word.attachments
-        if word.callback:
-            self._write_message(self._callback_message(wire_id, word.method, word.body, len(attachments)), attachments)
+        attachments = message.attachments
+        if message.callback:
+            self._write_message(
+                self._callback_message(wire_id, message.method, message.body, len(attachments)), attachments
+            )
         else:
-            name = word.spelling or spell(word.method, self.STYLES.names)
+            name = message.spelling or spell(message.method, self.STYLES.names)
             if attachments or self._state is not OPEN:
-                self._write_message(self._call_message(wire_id, name, word.body, len(attachments)), attachments)
+                self._write_message(self._call_message(wire_id, name, message.body, len(attachments)), attachments)
             else:
-                self._write_packet(self.WRITE_CALL(wire_id, name, word.body))
+                self._write_packet(self.WRITE_CALL(wire_id, name, message.body))
         self._last_id += 1
         self._outgoing_requests[wire_id] = hub_id
         self._outgoing_by_hub_id[hub_id] = wire_id
 
-    def _send_builtin(self, word: builtin_methods.Builtin) -> None:
+    def _send_builtin(self, message: builtin_methods.Builtin) -> None:
         """Words that UMQ has no message for are calls of the hub's own methods."""
         topic = None
-        if isinstance(word, hub.Subscribe):
-            self._own_subscriptions.check_free(word.subscription)
+        if isinstance(message, hub.Subscribe):
+            self._own_subscriptions.check_free(message.subscription)
             topic = self._wire_id(self._last_topic_id + 1)
-        wire_id = self._next_id(word.id)
-        method, body = builtin_methods.call_from_message(word, self.STYLES, topic)
-        attachments: AttachmentNames = getattr(word, "attachments", ())
+        wire_id = self._next_id(message.id)
+        method, body = builtin_methods.call_from_message(message, self.STYLES, topic)
+        attachments: AttachmentNames = getattr(message, "attachments", ())
         self._write_message(
             self._call_message(wire_id, spell(method, self.STYLES.names), body, len(attachments)), attachments
         )
         self._last_id += 1
-        if word.id is not None:
-            self._expect_answer(wire_id, OutgoingRequest(word.id, type(word), topic))
-        if topic is not None and isinstance(word, hub.Subscribe):
+        if message.id is not None:
+            self._expect_answer(wire_id, OutgoingRequest(message.id, type(message), topic))
+        if topic is not None and isinstance(message, hub.Subscribe):
             self._last_topic_id += 1
-            self._own_subscriptions.add(topic, OwnSubscription(word.subscription, word.pattern.literal, word.envelope))
+            self._own_subscriptions.add(
+                topic, OwnSubscription(message.subscription, message.pattern.literal, message.envelope)
+            )
 
-    def _send_discover(self, word: hub.Discover) -> None:
-        wire_id = self._next_id(word.id)
-        self._write_message(self._discover_message(wire_id, word))
+    def _send_discover(self, message: hub.Discover) -> None:
+        wire_id = self._next_id(message.id)
+        self._write_message(self._discover_message(wire_id, message))
         self._last_id += 1
-        self._expect_answer(wire_id, OutgoingRequest(word.id, hub.Discover))
+        self._expect_answer(wire_id, OutgoingRequest(message.id, hub.Discover))
 
     def _next_id(self, hub_id: str | None) -> str:
         if hub_id in self._outgoing_by_hub_id:
@@ -259,9 +263,9 @@ class UmqConversation(UmqConversationBase):
         self._outgoing_requests[wire_id] = asking
         self._outgoing_by_hub_id[asking.hub_id] = wire_id
 
-    def _send_cancel(self, word: hub.Cancel) -> None:
+    def _send_cancel(self, message: hub.Cancel) -> None:
         """UMQ cannot say it: the late answer will find nobody."""
-        asking = self._pop_outgoing(self._outgoing_by_hub_id.get(word.id, ""))
+        asking = self._pop_outgoing(self._outgoing_by_hub_id.get(message.id, ""))
         if asking is not None and asking.topic is not None:
             self._own_subscriptions.remove(asking.topic)
 
@@ -304,12 +308,12 @@ class UmqConversation(UmqConversationBase):
         event = hub.Event(following.subscription, following.topic, Text(message.payload), names)
         return (builtin_methods.unwrap_event(event, self.STYLES) if following.envelope else event,)
 
-    def shared_frame(self, word: hub.Event) -> Packet | None:
+    def shared_frame(self, message: hub.Event) -> Packet | None:
         """Return the update, which carries nothing of its receiver but the topic's id."""
-        if word.attachments or self.closed or word.subscription not in self._peer_subscriptions.active:
+        if message.attachments or self.closed or message.subscription not in self._peer_subscriptions.active:
             return None
-        text = builtin_methods.event_body(word, self.STYLES).text()
-        return self._check_size(write_text(f"T{word.subscription}{self._separator}{text}"))
+        text = builtin_methods.event_body(message, self.STYLES).text()
+        return self._check_size(write_text(f"T{message.subscription}{self._separator}{text}"))
 
     def _on_topic_close(self, message: umq.TopicClose, _names: AttachmentNames, _now: float) -> HubMessages:
         subscription = self._own_subscriptions.remove(message.id)
@@ -321,25 +325,25 @@ class UmqConversation(UmqConversationBase):
         self._on_topic_ended(message.id)
         return (hub.Unsubscribe(None, message.id),)
 
-    def _send_event(self, word: hub.Event) -> None:
-        if (packet := self.shared_frame(word)) is not None:
+    def _send_event(self, message: hub.Event) -> None:
+        if (packet := self.shared_frame(message)) is not None:
             self.unsent.append(packet)
             return
-        self._peer_subscriptions.check_active(word.subscription)
-        text, attachments = builtin_methods.event_body(word, self.STYLES).text(), word.attachments
-        self._write_message(umq.TopicUpdate(word.subscription, text, len(attachments)), attachments)
+        self._peer_subscriptions.check_active(message.subscription)
+        text, attachments = builtin_methods.event_body(message, self.STYLES).text(), message.attachments
+        self._write_message(umq.TopicUpdate(message.subscription, text, len(attachments)), attachments)
 
-    def _send_topic_closed(self, word: hub.TopicClosed) -> None:
-        self._peer_subscriptions.check_active(word.subscription)
-        self._write_message(umq.TopicClose(word.subscription))
-        self._peer_subscriptions.end(word.subscription)
+    def _send_topic_closed(self, message: hub.TopicClosed) -> None:
+        self._peer_subscriptions.check_active(message.subscription)
+        self._write_message(umq.TopicClose(message.subscription))
+        self._peer_subscriptions.end(message.subscription)
 
-    def _send_unsubscribe(self, word: hub.Unsubscribe) -> None:
-        topic = self._own_subscriptions.topic_id(word.subscription)
-        if word.id is None:
+    def _send_unsubscribe(self, message: hub.Unsubscribe) -> None:
+        topic = self._own_subscriptions.topic_id(message.subscription)
+        if message.id is None:
             self._write_message(umq.Unsubscribe(topic))
         else:
-            self._send_builtin(msgspec.structs.replace(word, subscription=topic))
+            self._send_builtin(msgspec.structs.replace(message, subscription=topic))
         self._own_subscriptions.remove(topic)
 
     # Variables.
@@ -355,20 +359,20 @@ class UmqConversation(UmqConversationBase):
         known = self.variables.remote.pop(message.name, None) is not None
         return (hub.UnsetVariable(None, message.name),) if known else NO_MESSAGES
 
-    def _send_set(self, word: hub.SetVariable) -> None:
-        text = word.body.text()
-        if word.id is None:
-            self._write_message(umq.SetVariable(word.name, text, len(word.attachments)), word.attachments)
+    def _send_set(self, message: hub.SetVariable) -> None:
+        text = message.body.text()
+        if message.id is None:
+            self._write_message(umq.SetVariable(message.name, text, len(message.attachments)), message.attachments)
         else:
-            self._send_builtin(word)
-        self.variables.local[word.name] = text
+            self._send_builtin(message)
+        self.variables.local[message.name] = text
 
-    def _send_unset(self, word: hub.UnsetVariable) -> None:
-        if word.id is None:
-            self._write_message(umq.UnsetVariable(word.name))
+    def _send_unset(self, message: hub.UnsetVariable) -> None:
+        if message.id is None:
+            self._write_message(umq.UnsetVariable(message.name))
         else:
-            self._send_builtin(word)
-        self.variables.local.pop(word.name, None)
+            self._send_builtin(message)
+        self.variables.local.pop(message.name, None)
 
     def _ignore(self, _word: hub.HubMessage) -> None:
         """UMQ has no message for it, and nobody misses it."""

@@ -24,9 +24,9 @@ Sender = Callable[[Any, Any], None]
 NO_MESSAGES: Final[tuple[hub.HubMessage, ...]] = ()
 
 
-def _greeting_text(word: hub.Hello | hub.Welcome) -> str:
+def _greeting_text(message: hub.Hello | hub.Welcome) -> str:
     """A greeting without a body is an empty text, not the text `null`."""
-    return "" if word.body is NULL else word.body.text()
+    return "" if message.body is NULL else message.body.text()
 
 
 class UmqConversationBase(ABC):
@@ -91,23 +91,23 @@ class UmqConversationBase(ABC):
             if self._peer_transitions.get(kind) is not self._state:
                 self._set_state(advance(self.TRANSITIONS, self._state, message, self.RULE_STATE))
             names = self._announce_attachments(message.count, now) if message.count else ()
-            words = self.RECEIVERS[kind](self, message, names, now)
+            messages = self.RECEIVERS[kind](self, message, names, now)
         except RemoteProtocolError as error:
             self.error = error
             self._close_with_error(f"{self.FAULTS[error.fault]}: {error}")
             return NO_MESSAGES
-        if names and not any(getattr(word, "attachments", ()) for word in words):
+        if names and not any(getattr(hub_message, "attachments", ()) for hub_message in messages):
             self._incoming_attachments.ignore(names)
-        return words
+        return messages
 
-    def send(self, word: hub.HubMessage, now: float) -> None:
+    def send(self, message: hub.HubMessage, now: float) -> None:
         """Say a word to the peer."""
-        sender = self._senders.get(type(word))
+        sender = self._senders.get(type(message))
         if sender is None:
-            raise LocalProtocolError(f"UMQ has no way to say {type(word).__name__}")
+            raise LocalProtocolError(f"UMQ has no way to say {type(message).__name__}")
         if self.closed:
             raise LocalProtocolError("the conversation is over")
-        sender(self, word)
+        sender(self, message)
 
     @property
     def has_output(self) -> bool:
@@ -194,15 +194,19 @@ class UmqConversationBase(ABC):
         denied = code == f"{self.DENIED_CODE}"
         return (hub.Goodbye(text if denied else message.text, denied=denied),)
 
-    def _send_hello(self, word: hub.Hello) -> None:
-        self._write_message(umq.Hello(self.VERSION, _greeting_text(word), len(word.attachments)), word.attachments)
+    def _send_hello(self, message: hub.Hello) -> None:
+        self._write_message(
+            umq.Hello(self.VERSION, _greeting_text(message), len(message.attachments)), message.attachments
+        )
 
-    def _send_welcome(self, word: hub.Welcome) -> None:
-        self._write_message(umq.Welcome(self.VERSION, _greeting_text(word), len(word.attachments)), word.attachments)
+    def _send_welcome(self, message: hub.Welcome) -> None:
+        self._write_message(
+            umq.Welcome(self.VERSION, _greeting_text(message), len(message.attachments)), message.attachments
+        )
 
-    def _send_goodbye(self, word: hub.Goodbye) -> None:
-        code, text = (self.DENIED_CODE, "Rejected") if word.denied else (self.CLOSING_CODE, "Closing")
-        self._close_with_error(f"{code} {word.text or text}")
+    def _send_goodbye(self, message: hub.Goodbye) -> None:
+        code, text = (self.DENIED_CODE, "Rejected") if message.denied else (self.CLOSING_CODE, "Closing")
+        self._close_with_error(f"{code} {message.text or text}")
 
     # Attachments.
 
@@ -236,16 +240,16 @@ class UmqConversationBase(ABC):
         name = self._next_attachment(now)
         return NO_MESSAGES if name is None else (hub.Attachment(name, error=message.text),)
 
-    def _send_attachment(self, word: hub.Attachment) -> None:
+    def _send_attachment(self, message: hub.Attachment) -> None:
         # Written before its slot is touched: what cannot be written must not shift the queue.
-        packet = self.ENCODE(umq.Data(word.data) if word.error is None else umq.AttachmentError(word.error))
+        packet = self.ENCODE(umq.Data(message.data) if message.error is None else umq.AttachmentError(message.error))
         try:
-            self.unsent += self._outgoing_attachments.complete(word.name, packet)
+            self.unsent += self._outgoing_attachments.complete(message.name, packet)
         except LookupError:
-            raise LocalProtocolError(f"no attachment {word.name} is owed") from None
+            raise LocalProtocolError(f"no attachment {message.name} is owed") from None
 
-    def _mark_delaying_attachment(self, word: hub.Hurry) -> None:
-        self._incoming_attachments.mark_delaying(word.name, word.at)
+    def _mark_delaying_attachment(self, message: hub.Hurry) -> None:
+        self._incoming_attachments.mark_delaying(message.name, message.at)
 
     RECEIVERS: ClassVar[Mapping[type, Receiver]] = {
         umq.Hello: _on_hello,

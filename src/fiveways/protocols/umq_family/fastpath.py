@@ -45,16 +45,16 @@ class UmqFastPath(UmqUnsolicitedUpdates):
         """Take one frame of the peer."""
         payload = packet.payload
         if self._state is OPEN and packet.is_text and 0 < len(payload) <= self._max_text:
-            kind, words = payload[0], None
+            kind, messages = payload[0], None
             try:
                 if kind == _RESULT:
-                    words = self._receive_result_fast(payload.decode())
+                    messages = self._receive_result_fast(payload.decode())
                 elif kind == self.CALL_KIND and len(self._incoming_requests) < self._limits.max_pending:
-                    words = self._receive_call_fast(payload)
+                    messages = self._receive_call_fast(payload)
             except NOT_FASTPATH:
-                words = None
-            if words is not None:
-                return words
+                messages = None
+            if messages is not None:
+                return messages
         return super().receive(packet, now)
 
     def _receive_result_fast(self, text: str) -> HubMessages | None:
@@ -68,15 +68,15 @@ class UmqFastPath(UmqUnsolicitedUpdates):
 
     def _accept_call_fast(self, wire_id: str, method: str, body: Payload, name: str) -> HubMessages | None:
         """Take up a request that is a plain call, or a plain publication."""
-        word: hub.HubMessage | None
+        message: hub.HubMessage | None
         if method == PUBLISH:
-            word = fastpath_publish(wire_id, body, self.STYLES)
-            if word is None:
+            message = fastpath_publish(wire_id, body, self.STYLES)
+            if message is None:
                 return None
         else:
-            word = hub.Call(wire_id, method, body, name)
+            message = hub.Call(wire_id, method, body, name)
         self._incoming_requests[wire_id] = wire_id
-        return (word,)
+        return (message,)
 
     @abstractmethod
     def _receive_call_fast(self, payload: bytes) -> HubMessages | None:

@@ -24,8 +24,8 @@ class UmqUnsolicitedUpdates(UmqConversation):
             return super()._on_topic_close(message, names, now)
         return (hub.UpdatesClosed(message.id),)
 
-    def _send_stop_updates(self, word: hub.StopUpdates) -> None:
-        self._write_message(umq.Unsubscribe(word.name))
+    def _send_stop_updates(self, message: hub.StopUpdates) -> None:
+        self._write_message(umq.Unsubscribe(message.name))
 
     RECEIVERS: ClassVar[Mapping[type, Receiver]] = {
         **UmqConversation.RECEIVERS,

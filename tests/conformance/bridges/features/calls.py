@@ -92,8 +92,8 @@ async def not_run(stage: Stage) -> Outcome:
     return EXACT
 
 
-async def _tell(word: str) -> str:
-    return word
+async def _tell(message: str) -> str:
+    return message
 
 
 @feature("cancel", "Cancel")

@@ -24,10 +24,10 @@ def nested(levels: int) -> object:
     return value
 
 
-async def both_ways(stage: Stage, word: str, body: object) -> tuple[str, str]:
+async def both_ways(stage: Stage, message: str, body: object) -> tuple[str, str]:
     """A body as the callee hears it, and as the caller hears it when it is sent back."""
-    await stage.offer(word)
-    call_id, heard = await stage.begun(word, body)
+    await stage.offer(message)
+    call_id, heard = await stage.begun(message, body)
     stage.callee.answer(heard, heard.body)
     answer = await stage.caller.answered(call_id)
     assert answer.kind == "result", answer

@@ -109,9 +109,9 @@ def test_it_needs_waking_only_when_a_request_could_not_go_out_after_all() -> Non
     talk.send(hub.Call("h1", "a", Value("y" * 60), attachments=("x",)), 2.0)
     talk.send(hub.Attachment("x", bytes(60)), 3.0)
     assert talk.deadline() == 3.0
-    (word,) = talk.wake(3.0)
-    assert isinstance(word, hub.Failure)
-    assert word.reason is Reason.TOO_LARGE
+    (message,) = talk.wake(3.0)
+    assert isinstance(message, hub.Failure)
+    assert message.reason is Reason.TOO_LARGE
     assert talk.deadline() is None
 
 

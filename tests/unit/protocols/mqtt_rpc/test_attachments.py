@@ -73,11 +73,11 @@ def test_a_call_waits_for_its_attachments_and_carries_them_in_order() -> None:
 def test_what_comes_in_the_field_is_no_part_of_the_body() -> None:
     talk = make(Role.SERVER)
     request = encode(Request("/math", 7, "carry", b'{"label":"x","files":["AA==",""]}', True, 0, 0))
-    word, *attachments = talk.receive(request, 0.0)
-    assert isinstance(word, hub.Call)
-    assert (word.body.value(), len(word.attachments)) == ({"label": "x"}, 2)
-    assert attachments == [hub.Attachment(word.attachments[0], b"\x00"), hub.Attachment(word.attachments[1], b"")]
-    talk.send(hub.Result(word.id, Value({"label": "y"}), ("c",)), 0.0)
+    message, *attachments = talk.receive(request, 0.0)
+    assert isinstance(message, hub.Call)
+    assert (message.body.value(), len(message.attachments)) == ({"label": "x"}, 2)
+    assert attachments == [hub.Attachment(message.attachments[0], b"\x00"), hub.Attachment(message.attachments[1], b"")]
+    talk.send(hub.Result(message.id, Value({"label": "y"}), ("c",)), 0.0)
     talk.send(hub.Attachment("c", b"\x01"), 0.0)
     (response,) = said(talk)
     assert isinstance(response, Response)
@@ -86,18 +86,18 @@ def test_what_comes_in_the_field_is_no_part_of_the_body() -> None:
 
 def test_a_body_that_is_no_object_has_no_attachments() -> None:
     talk = make(Role.SERVER)
-    (word,) = talk.receive(encode(Request("/math", 7, "carry", b"[1]", True, 0, 0)), 0.0)
-    assert isinstance(word, hub.Call)
-    assert (word.body.value(), word.attachments) == ([1], ())
+    (message,) = talk.receive(encode(Request("/math", 7, "carry", b"[1]", True, 0, 0)), 0.0)
+    assert isinstance(message, hub.Call)
+    assert (message.body.value(), message.attachments) == ([1], ())
 
 
 @pytest.mark.parametrize("files", ["[]", "null"])
 def test_without_attachments_a_body_is_as_it_would_be_anyway(files: str) -> None:
     talk = make(Role.SERVER)
-    (word,) = talk.receive(encode(Request("/math", 7, "carry", b'{"files":%s}' % files.encode(), True, 0, 0)), 0.0)
-    assert isinstance(word, hub.Call)
-    assert (word.body.value(), word.attachments) == ({}, ())
-    talk.send(hub.Result(word.id, Value({"label": "y"})), 0.0)
+    (message,) = talk.receive(encode(Request("/math", 7, "carry", b'{"files":%s}' % files.encode(), True, 0, 0)), 0.0)
+    assert isinstance(message, hub.Call)
+    assert (message.body.value(), message.attachments) == ({}, ())
+    talk.send(hub.Result(message.id, Value({"label": "y"})), 0.0)
     (response,) = said(talk)
     assert isinstance(response, Response)
     assert json.loads(response.value or b"") == {"label": "y"}
@@ -138,9 +138,9 @@ def test_a_field_that_is_not_repeated_holds_one() -> None:
         call("bad", "a"),
     ],
 )
-def test_what_has_no_place_for_attachments_is_refused_at_once(word: hub.Call) -> None:
+def test_what_has_no_place_for_attachments_is_refused_at_once(message: hub.Call) -> None:
     with pytest.raises(Unrepresentable):
-        make(Role.CLIENT).send(word, 0.0)
+        make(Role.CLIENT).send(message, 0.0)
 
 
 @pytest.mark.parametrize("body", ["text", [1], {"files": []}])
@@ -161,9 +161,9 @@ def test_an_attachment_that_failed_fails_the_call_as_not_run_and_an_answer_as_ru
         hub.Failure("h", Reason.BAD_ARGUMENTS, "an attachment did not come: no disk"),
     ]
     server = make(Role.SERVER)
-    (word,) = server.receive(encode(Request("/math", 7, "carry", b"{}", True, 0, 0)), 0.0)
-    assert isinstance(word, hub.Call)
-    server.send(hub.Result(word.id, Value({}), ("c",)), 0.0)
+    (message,) = server.receive(encode(Request("/math", 7, "carry", b"{}", True, 0, 0)), 0.0)
+    assert isinstance(message, hub.Call)
+    server.send(hub.Result(message.id, Value({}), ("c",)), 0.0)
     server.send(hub.Attachment("c", error="no disk"), 0.0)
     (error,) = said(server)
     assert isinstance(error, ErrorResponse)
@@ -174,7 +174,7 @@ def test_attachments_are_bounded_both_ways() -> None:
     talk = make(Role.CLIENT, Limits(max_text=100))
     talk.send(call({}, "a"), 0.0)
     talk.send(hub.Attachment("a", b"x" * 101), 0.0)
-    assert [word.reason for word in talk.wake(0.0) if isinstance(word, hub.Failure)] == [Reason.TOO_LARGE]
+    assert [message.reason for message in talk.wake(0.0) if isinstance(message, hub.Failure)] == [Reason.TOO_LARGE]
     server = make(Role.SERVER, Limits(max_attachments=1))
     assert server.receive(encode(Request("/math", 7, "carry", b'{"files":["",""]}', True, 0, 0)), 0.0) == ()
     (error,) = said(server)
@@ -194,12 +194,12 @@ def test_a_cancelled_call_is_not_said_when_its_attachments_come() -> None:
 
 def test_an_answer_that_waits_is_overtaken_by_a_failure() -> None:
     talk = make(Role.SERVER)
-    (word,) = talk.receive(encode(Request("/math", 7, "carry", b"{}", True, 0, 0)), 0.0)
-    assert isinstance(word, hub.Call)
-    talk.send(hub.Result(word.id, Value({}), ("c",)), 0.0)
+    (message,) = talk.receive(encode(Request("/math", 7, "carry", b"{}", True, 0, 0)), 0.0)
+    assert isinstance(message, hub.Call)
+    talk.send(hub.Result(message.id, Value({}), ("c",)), 0.0)
     with pytest.raises(LocalProtocolError, match="already"):
-        talk.send(hub.Result(word.id, Value({}), ("d",)), 0.0)
-    talk.send(hub.Failure(word.id, Reason.LOST), 0.0)
+        talk.send(hub.Result(message.id, Value({}), ("d",)), 0.0)
+    talk.send(hub.Failure(message.id, Reason.LOST), 0.0)
     talk.send(hub.Attachment("c", b""), 0.0)
     (error,) = said(talk)
     assert isinstance(error, ErrorResponse)
@@ -207,15 +207,15 @@ def test_an_answer_that_waits_is_overtaken_by_a_failure() -> None:
 
 def test_an_answer_whose_message_has_no_field_for_them_is_refused() -> None:
     talk = make(Role.SERVER)
-    (word,) = talk.receive(encode(Request("/math", 8, "plain", b"{}", True, 0, 0)), 0.0)
-    assert isinstance(word, hub.Call)
+    (message,) = talk.receive(encode(Request("/math", 8, "plain", b"{}", True, 0, 0)), 0.0)
+    assert isinstance(message, hub.Call)
     with pytest.raises(Unrepresentable):
-        talk.send(hub.Result(word.id, Value({}), ("e",)), 0.0)
+        talk.send(hub.Result(message.id, Value({}), ("e",)), 0.0)
 
 
 def test_an_answer_in_parts_has_no_place_for_attachments() -> None:
     talk = make(Role.SERVER)
-    (word,) = talk.receive(encode(Request("/math", 7, "count", b"{}", True, 0, 0)), 0.0)
-    assert isinstance(word, hub.Call)
+    (message,) = talk.receive(encode(Request("/math", 7, "count", b"{}", True, 0, 0)), 0.0)
+    assert isinstance(message, hub.Call)
     with pytest.raises(Unrepresentable):
-        talk.send(hub.Result(word.id, Value({}), ("c",), stream=True), 0.0)
+        talk.send(hub.Result(message.id, Value({}), ("c",), stream=True), 0.0)

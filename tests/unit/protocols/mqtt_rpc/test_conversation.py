@@ -46,7 +46,7 @@ class Broker:
             self.carry()
 
     def take(self, end: MqttConversation, *kinds: type[hub.HubMessage]) -> list[hub.HubMessage]:
-        heard = [word for word in self.heard[end] if isinstance(word, kinds or hub.HubMessage)]
+        heard = [message for message in self.heard[end] if isinstance(message, kinds or hub.HubMessage)]
         self.heard[end].clear()
         return heard
 
@@ -99,10 +99,10 @@ def test_what_a_flood_of_requests_leaves_behind_is_bounded() -> None:
     talk = make(serve=SERVE, limits=Limits(max_pending=8))
     for number in range(1, 1001):
         packet = encode(Request("/math", number, "add", b"x", True, 1000, 4))
-        for word in talk.receive(packet, number / 1000):
-            assert isinstance(word, hub.Call)
+        for message in talk.receive(packet, number / 1000):
+            assert isinstance(message, hub.Call)
             if number % 3:
-                talk.send(hub.Result(word.id), number / 1000)
+                talk.send(hub.Result(message.id), number / 1000)
         talk.receive(encode(Response("/math", number + 5000, "", b"", True)), number / 1000)
         talk.take_packets()
     assert len(talk._requests.incoming) <= 8
@@ -177,7 +177,7 @@ def test_a_registry_may_be_asked_which_methods_stream() -> None:
     assert (call.more, call.stream) == (True, True)
     # A part may lack the type; it belongs to its call all the same.
     broken = Packet(b"\x08\x01\x12\x01\x0a\x18\x00", is_text=False, channel="/math")
-    assert [type(word) for word in talk.receive(broken, 0.0)] == [hub.Stray, hub.Cancel]
+    assert [type(message) for message in talk.receive(broken, 0.0)] == [hub.Stray, hub.Cancel]
 
 
 class Digits:
@@ -199,8 +199,8 @@ def test_a_codec_translates_bodies_in_both_directions() -> None:
     client, server = make(Role.CLIENT, codec=Digits()), make(serve=SERVE, codec=Digits())
     client.send(hub.Call("h", "math.talk", Json(b"1"), more=True, stream=True), 0.0)
     client.send(hub.Part("h", Json(b"2"), last=True), 0.0)
-    heard = [word for packet in client.take_packets() for word in server.receive(packet, 0.0)]
-    assert [word.body for word in heard if isinstance(word, hub.Call | hub.Part)] == [Json(b"1"), Json(b"2")]
+    heard = [message for packet in client.take_packets() for message in server.receive(packet, 0.0)]
+    assert [message.body for message in heard if isinstance(message, hub.Call | hub.Part)] == [Json(b"1"), Json(b"2")]
     (call_id,) = server._requests.incoming
     with pytest.raises(Unrepresentable):
         server.send(hub.Result(call_id, Json(b'"x"')), 0.0)
@@ -266,14 +266,14 @@ def test_a_name_that_cannot_be_folded_is_answered_at_once(name: str) -> None:
 
 def test_what_cannot_be_said_leaves_no_trace() -> None:
     talk = make(Role.CLIENT)
-    for word in (
+    for message in (
         hub.Call("h", "math.add", Json(b"1")),
         hub.Call("h", "math.add", attachments=("a",)),
         hub.Call("h", "math.add", spelling="/math/\ud800"),
         hub.Call("h", "math.add", spelling="/add", timeout=1.0),
     ):
         with pytest.raises(LocalProtocolError):
-            talk.send(word, 0.0)
+            talk.send(message, 0.0)
     assert talk.take_packets() == []
     assert talk.deadline() is None
     talk.send(hub.Call("h", "math.add"), 0.0)
@@ -297,18 +297,18 @@ def test_parts_belong_to_calls_and_calls_are_open_until_answered(
     streams: dict[str, bool] = {}
     for number, kind, eos, has_body in steps:
         value = b"x" if has_body else None
-        for word in talk.receive(encode(Request("/math", number, kind if has_body else "", value, eos)), 0.0):
-            match word:
+        for message in talk.receive(encode(Request("/math", number, kind if has_body else "", value, eos)), 0.0):
+            match message:
                 case hub.Call():
-                    assert word.id not in streams
-                    streams[word.id] = word.more
+                    assert message.id not in streams
+                    streams[message.id] = message.more
                 case hub.Part():
-                    assert streams[word.id]
-                    streams[word.id] = not word.last
+                    assert streams[message.id]
+                    streams[message.id] = not message.last
                 case hub.Cancel():
-                    streams[word.id] = False
+                    streams[message.id] = False
                 case _:
-                    pytest.fail(f"heard {word}")
+                    pytest.fail(f"heard {message}")
         assert talk.error is None
     for call_id in list(talk._requests.incoming):
         talk.send(hub.Result(call_id), 0.0)
@@ -330,9 +330,9 @@ def test_a_timeout_may_be_any_number(timeout: float) -> None:
 def test_topics_of_strangers_take_no_room() -> None:
     talk = make(serve=True)
     for number in range(1, 200):
-        (word,) = talk.receive(encode(Request(f"/{number}/" + "t" * 65000, number, "add", b"", True)), 0.0)
-        assert isinstance(word, hub.Stray)
-        assert len(word.id) < 300
+        (message,) = talk.receive(encode(Request(f"/{number}/" + "t" * 65000, number, "add", b"", True)), 0.0)
+        assert isinstance(message, hub.Stray)
+        assert len(message.id) < 300
     assert talk.take_packets() == []
     assert talk._requests.recent._current == {}
     assert talk.refused_messages == 199

@@ -123,7 +123,7 @@ def test_words_that_came_up_while_something_was_said_are_fetched_at_once() -> No
     talk.send(hub.Call("x", "a", attachments=("one",)), 3.0)
     talk.send(hub.Attachment("one", bytes(60)), 3.0)
     assert talk.deadline() == 3.0
-    assert [type(word) for word in talk.wake(3.0)] == [hub.Failure]
+    assert [type(message) for message in talk.wake(3.0)] == [hub.Failure]
     assert talk.deadline() is None
 
 
@@ -177,7 +177,7 @@ def test_texts_that_json_cannot_hold_are_refused_and_change_nothing() -> None:
     talk = make()
     hear(talk, {"t": "a", "r": "1"})
     before = talk.export()
-    for word in (
+    for message in (
         hub.Failure("a#1", Reason.RAISED, "\ud800"),
         hub.Result("a#1", Value("\ud800")),
         hub.Progress("a#1", text="\ud800"),
@@ -185,7 +185,7 @@ def test_texts_that_json_cannot_hold_are_refused_and_change_nothing() -> None:
         hub.Goodbye("\ud800"),
     ):
         with pytest.raises(Unrepresentable):
-            talk.send(word, 0.0)
+            talk.send(message, 0.0)
     assert said(talk) == []
     assert talk.export()["serving"] == before["serving"]
     assert talk.export()["asking"] == []

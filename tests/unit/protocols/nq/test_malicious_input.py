@@ -61,8 +61,8 @@ def test_attachments_of_one_answer_belong_to_one_request() -> None:
     talk = make()
     talk.send(hub.Call("x", "a"), 0.0)
     talk.send(hub.Call("y", "a"), 0.0)
-    words = hear(talk, {"a": "p", "i": ["h-1", "h-2"], "d": 1, "attachments": [{"$base91": ""}]})
-    assert [type(word) for word in words] == [hub.Failure] * 2
+    messages = hear(talk, {"a": "p", "i": ["h-1", "h-2"], "d": 1, "attachments": [{"$base91": ""}]})
+    assert [type(message) for message in messages] == [hub.Failure] * 2
 
 
 def test_long_names_are_not_remembered() -> None:
@@ -76,8 +76,8 @@ def test_long_names_are_not_remembered() -> None:
 
 
 def test_an_answer_to_many_unknown_requests_is_one_stray() -> None:
-    words = hear(make(), {"a": "p", "i": [str(number) for number in range(1000)], "d": 1})
-    assert [type(word) for word in words] == [hub.Stray]
+    messages = hear(make(), {"a": "p", "i": [str(number) for number in range(1000)], "d": 1})
+    assert [type(message) for message in messages] == [hub.Stray]
 
 
 def test_answers_are_kept_within_their_bound_and_an_end_always_finds_room() -> None:
@@ -159,7 +159,7 @@ def test_an_unaccepted_request_is_known_only_to_a_hub_that_has_survived() -> Non
     talk = make()
     hear(talk, {"t": "a", "r": "1"})
     assert hear(again(talk, unaccepted=True), {"t": "a", "r": "1"}) == []
-    assert [type(word) for word in hear(again(talk), {"t": "a", "r": "1"})] == [hub.Call]
+    assert [type(message) for message in hear(again(talk), {"t": "a", "r": "1"})] == [hub.Call]
 
 
 def test_only_what_was_said_can_be_acknowledged() -> None:
@@ -264,13 +264,13 @@ def test_an_event_of_an_old_subscription_cannot_end_a_new_one() -> None:
 def test_a_subscription_of_ours_hides_no_method() -> None:
     talk = make()
     talk.send(hub.Subscribe("s", parse_pattern("t", UMQ), "echo"), 0.0)
-    assert [type(word) for word in hear(talk, {"t": "echo", "r": "9"})] == [hub.Call]
+    assert [type(message) for message in hear(talk, {"t": "echo", "r": "9"})] == [hub.Call]
 
 
 def test_a_name_is_claimed_once_and_claims_count() -> None:
     talk = make(Limits(max_subscriptions=2))
     asked = [{"t": "hub-subscribe", "r": str(n), "d": {"topic": "a", "id": name}} for n, name in enumerate("xxyz")]
-    assert [word.subscription for word in hear(talk, *asked)] == ["x", "y"]  # type: ignore[attr-defined]
+    assert [message.subscription for message in hear(talk, *asked)] == ["x", "y"]  # type: ignore[attr-defined]
     assert [each["e"]["err"] for each in said(talk)] == ["badargs", "busy"]
     talk.send(hub.Failure("hub-subscribe#0", Reason.DENIED), 0.0)
     with pytest.raises(LocalProtocolError):
@@ -301,7 +301,7 @@ def test_a_cancelled_request_does_not_keep_others_from_expiring() -> None:
     talk.send(hub.Call("x", "a"), 0.0)
     talk.send(hub.Call("y", "a"), 0.0)
     talk.send(hub.Cancel("x"), 9.0)
-    assert [type(word) for word in talk.wake(10.0)] == [hub.Failure]
+    assert [type(message) for message in talk.wake(10.0)] == [hub.Failure]
 
 
 def test_restored_answers_expire_in_their_order() -> None:
@@ -310,7 +310,7 @@ def test_restored_answers_expire_in_their_order() -> None:
     talk.send(hub.Result("a#2"), 0.0)
     talk.send(hub.Result("a#1"), 90.0)
     talk = again(talk, now=90.0)
-    assert [word.id for word in talk.wake(24 * 3600.0)] == ["a#2"]  # type: ignore[attr-defined]
+    assert [message.id for message in talk.wake(24 * 3600.0)] == ["a#2"]  # type: ignore[attr-defined]
 
 
 def test_a_call_that_waits_for_its_attachments_has_its_id_for_itself() -> None:
@@ -349,5 +349,7 @@ def test_the_users_own_keys_come_through() -> None:
         {"a": "h-1", "i": "1", "d": 1, "q": {"$base91": "!!"}},
         {"t": "b", "r": "h-2", "own": [1], "redelivered": True},
     ]
-    words = hear(talk, {"a": "p", "i": "h-2", "d": 1, "n": 1, "z": 1}, {"a": "p", "i": "h-2", "d": 2, "n": 2, "f": 0})
-    assert [word.extras for word in words] == [{"z": Json(b"1")}, None]  # type: ignore[attr-defined]
+    messages = hear(
+        talk, {"a": "p", "i": "h-2", "d": 1, "n": 1, "z": 1}, {"a": "p", "i": "h-2", "d": 2, "n": 2, "f": 0}
+    )
+    assert [message.extras for message in messages] == [{"z": Json(b"1")}, None]  # type: ignore[attr-defined]

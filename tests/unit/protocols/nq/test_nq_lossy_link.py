@@ -119,8 +119,8 @@ class End:
         self.hear(self.talk.wake(self.world.now))
         self.flush()
 
-    def say(self, word: hub.HubMessage) -> None:
-        self.talk.send(word, self.world.now)
+    def say(self, message: hub.HubMessage) -> None:
+        self.talk.send(message, self.world.now)
         self.flush()
 
     def restart(self) -> None:
@@ -138,39 +138,39 @@ class End:
 
     # The hub above.
 
-    def hear(self, words: object) -> None:
-        for word in words:  # type: ignore[attr-defined]
-            match word:
+    def hear(self, messages: object) -> None:
+        for message in messages:  # type: ignore[attr-defined]
+            match message:
                 case hub.Call():
-                    self.runs[word.id] += 1
-                    self.open[word.id] = [word.body.value()]
-                    self.serve(word)
+                    self.runs[message.id] += 1
+                    self.open[message.id] = [message.body.value()]
+                    self.serve(message)
                 case hub.Part():
-                    self.hear_part(word)
+                    self.hear_part(message)
                 case hub.Cancel():
-                    self.end(word.id, hub.Failure(word.id, Reason.CANCELLED))
+                    self.end(message.id, hub.Failure(message.id, Reason.CANCELLED))
                 case hub.Accepted():
-                    self.asked[word.id].accepted += 1
+                    self.asked[message.id].accepted += 1
                 case hub.Result():
-                    asked = self.asked[word.id]
-                    if word.body is not None:
-                        asked.elements.append(word.body.value())
-                    if word.last:
+                    asked = self.asked[message.id]
+                    if message.body is not None:
+                        asked.elements.append(message.body.value())
+                    if message.last:
                         asked.ends.append("result")
                 case hub.Failure():
-                    self.asked[word.id].ends.append(word.reason)
+                    self.asked[message.id].ends.append(message.reason)
                 case hub.Stray():
                     self.strays += 1
                 case hub.Subscribe():
-                    self.topics.append(word.subscription)
-                    self.say(hub.Result(word.id))
+                    self.topics.append(message.subscription)
+                    self.say(hub.Result(message.id))
                 case hub.Event():
-                    assert word.topic == ("ticks", "all of them")
-                    self.ticks.append(word.body.value())
+                    assert message.topic == ("ticks", "all of them")
+                    self.ticks.append(message.body.value())
                 case hub.Progress() | hub.Acknowledged():
                     pass
                 case _:
-                    raise AssertionError(word)
+                    raise AssertionError(message)
 
     def serve(self, call: hub.Call) -> None:
         later, uniform = self.world.later, self.random.uniform
@@ -219,9 +219,9 @@ class End:
         if part.last:
             self.world.later(4, lambda: self.end(part.id, hub.Result(part.id, Value(given))))
 
-    def end(self, call_id: str, word: hub.HubMessage) -> None:
+    def end(self, call_id: str, message: hub.HubMessage) -> None:
         if self.open.pop(call_id, None) is not None:
-            self.say(word)
+            self.say(message)
 
     def tick(self, number: int) -> None:
         for topic in self.topics:

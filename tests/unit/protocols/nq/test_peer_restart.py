@@ -46,7 +46,7 @@ def test_parts_that_are_only_about_to_be_given_on_cannot_be_forgotten() -> None:
     b = hub.Result("x", Json(b'"b"'), stream=True, last=False)
     heard = hear(talk, part("p-1", "b", 2), told("q"), part("q-1", "z"))
     assert heard[0] == b
-    assert [(type(word), getattr(word, "reason", None)) for word in heard[1:]] == [(hub.Failure, Reason.LOST)]
+    assert [(type(message), getattr(message, "reason", None)) for message in heard[1:]] == [(hub.Failure, Reason.LOST)]
 
 
 def test_of_an_answer_that_nobody_waits_for_nothing_is_lost() -> None:

@@ -90,16 +90,16 @@ def test_the_letter_alone_says_whether_a_callee_ran(code: int) -> None:
 
 @given(st.lists(lines, max_size=4), st.lists(lines.map(lambda name: f"{name}:"), max_size=4))
 def test_lists_are_read_as_they_were_written(methods: list[str], routes: list[str]) -> None:
-    word = hub.Description("1", tuple(methods), tuple(routes))
-    written = bridge.write_listing(word)
-    assert bridge.read_listing("1", written) == bridge.read_listing("1", written.rstrip("\n")) == word
+    message = hub.Description("1", tuple(methods), tuple(routes))
+    written = bridge.write_listing(message)
+    assert bridge.read_listing("1", written) == bridge.read_listing("1", written.rstrip("\n")) == message
 
 
 @given(texts)
 @example("Mlogin\nRAccount:\n")
 def test_documentation_is_read_as_it_was_written(doc: str) -> None:
-    word = hub.Description("1", doc=doc)
-    assert bridge.read_listing("1", bridge.write_listing(word)) == word
+    message = hub.Description("1", doc=doc)
+    assert bridge.read_listing("1", bridge.write_listing(message)) == message
 
 
 @given(st.lists(lines, max_size=4))
@@ -224,7 +224,7 @@ def test_after_a_fault_nothing_is_heard_said_or_waited_for() -> None:
     assert not hear(talk, "M2\nm\n")
     assert talk.deadline() is None
     assert not talk.wake(31.0)
-    for word in (hub.Result("1"), hub.Goodbye(), hub.Cancel("1"), hub.Accepted("1")):
+    for message in (hub.Result("1"), hub.Goodbye(), hub.Cancel("1"), hub.Accepted("1")):
         with pytest.raises(LocalProtocolError):
-            talk.send(word, 1.0)
+            talk.send(message, 1.0)
     assert not talk.take_packets()

@@ -172,9 +172,9 @@ def test_after_a_fault_nothing_is_heard_said_or_waited_for() -> None:
     assert not talk.receive(Packet(b'C2:["m"]'), 1.0)
     assert talk.deadline() is None
     assert not talk.wake(31.0)
-    for word in (hub.Result("1"), hub.Goodbye(), hub.Cancel("1"), hub.Accepted("1")):
+    for message in (hub.Result("1"), hub.Goodbye(), hub.Cancel("1"), hub.Accepted("1")):
         with pytest.raises(LocalProtocolError):
-            talk.send(word, 1.0)
+            talk.send(message, 1.0)
     assert not talk.take_packets()
 
 
