@@ -1,4 +1,4 @@
-"""What every protocol folder provides, and what it may expect from the layer above."""
+"""The interface of a protocol package: conversations, their setup, and the specification in the registry."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -15,89 +15,96 @@ from fiveways.wire.packet import Packet
 
 
 class Role(Enum):
-    """Which end opened the link. It matters only until the handshake is over."""
+    """The end of the connection. It matters only during the handshake."""
 
     CLIENT = "client"
     SERVER = "server"
 
 
 class Conversation(Protocol):
-    """One peer in one protocol, whichever link carries it. Never raises on what the peer sends."""
+    """One peer in one protocol, independent of the transport. It never raises on input of the peer."""
 
     peer: str
     error: RemoteProtocolError | None
-    """Set when the peer broke the protocol; the answer to it is in `outgoing()`."""
+    """The protocol error of the peer, if any; `take_packets()` returns the response to it."""
     closed: bool
-    """Nothing more will be read or said: flush `outgoing()`, then close the link."""
+    """No more messages are read or sent: write the remaining packets, then close the connection."""
 
     def receive(self, packet: Packet, now: float) -> Sequence[HubMessage]:
-        """Take what the peer sent; give what the hub should hear.
+        """Decode a packet of the peer and return the messages for the hub.
 
-        Nothing is accepted by itself: `Accepted` comes from above.
+        Requests are not accepted automatically: the layer above sends `Accepted`.
         """
 
     def send(self, message: HubMessage, now: float) -> None:
-        """Say it to the peer. LocalProtocolError if the protocol cannot, or not now; nothing is sent then."""
+        """Queue a message for the peer.
+
+        Raises:
+            LocalProtocolError: the protocol cannot express it, or not in this state; nothing is queued.
+        """
 
     @property
     def has_output(self) -> bool:
-        """Whether `outgoing()`, `deadline()` or `closed` have anything to tell."""
+        """Whether `take_packets()`, `deadline()` or `closed` may have changed."""
 
     def take_packets(self) -> list[Packet]:
-        """Hand over what is to be written, and forget it."""
+        """Return the packets to write and remove them from the queue."""
 
     def progress(self, now: float, size: int) -> bool:
-        """Note that `size` bytes of an incomplete large packet have come; return whether its content is wanted."""
+        """Record that `size` bytes of an incomplete large packet arrived; return whether its content is wanted."""
 
     def restart_timers(self, now: float) -> None:
-        """Note that nothing could come until now, because the hub did not read: no attachment is overdue."""
+        """Restart the timeouts of attachments, because the hub did not read from the socket until now."""
 
     @property
     def wants_attachment(self) -> bool:
         """Whether the content of the next binary packet is wanted."""
 
     def shared_frame(self, message: Event) -> Packet | None:
-        """Return what an event is here, if it is the same at all others of this protocol who do not return None.
+        """Return the frame of an event if it is identical for all subscribers of this protocol with the same limits.
 
-        That is, at those with the same limits. To write the packet is all that `send` would do, so that one will do for
-        all of them. LocalProtocolError if it cannot be said.
+        None means that this conversation needs a frame of its own. Writing the returned packet has the same effect as
+        `send`, so that one frame can be written to many connections.
+
+        Raises:
+            LocalProtocolError: the protocol cannot express the event.
         """
 
     @property
     def unsent(self) -> Sequence[Packet]:
-        """What `outgoing` would hand over, as far as that is known before it is asked."""
+        """The packets that `take_packets` would return, as far as they are serialized already."""
 
     def deadline(self) -> float | None:
-        """When to be woken, if at all."""
+        """Return the time of the next call of `wake`, if any."""
 
     def wake(self, now: float) -> Sequence[HubMessage]:
-        """Repeat, time out, keep alive; give what the hub should hear of it."""
+        """Handle timers (retransmission, timeout, keepalive) and return the messages for the hub."""
 
 
 class InlineAttachmentsMixin:
-    """What a conversation says whose messages hold their attachments, and whose events are each of their own."""
+    """Defaults for protocols that carry attachments inside their messages and need one frame per event."""
 
     @property
     def has_output(self) -> bool:
-        """Nobody knows before it is asked."""
+        """Always true: output is only known after serialization."""
         return True
 
     wants_attachment = True
 
     def progress(self, now: float, size: int) -> bool:
-        """No attachment comes by itself, so that none can be overdue."""
+        """Return true: no attachment is a packet of its own, so none can time out."""
         return True
 
     def restart_timers(self, now: float) -> None:
-        """As above."""
+        """Do nothing: there are no timeouts of attachments."""
 
     def shared_frame(self, message: Event) -> Packet | None:
-        """Each subscriber must be written to."""
+        """Return None: each subscriber needs a frame of its own."""
 
 
 @dataclass(frozen=True, slots=True)
 class ConversationSetup:
-    """What a conversation is made from."""
+    """The arguments for the constructor of a conversation."""
 
     peer: str
     role: Role
@@ -110,51 +117,58 @@ class ConversationSetup:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ProtocolSpec:
-    """One protocol, as the registry and the test battery see it."""
+    """The specification of a protocol for the registry and the conformance tests."""
 
     name: str
     transports: tuple[str, ...]
     decode: Callable[[Packet, Limits], Sequence[Any]]
-    """The messages of one packet; RemoteProtocolError and nothing else if it has none."""
+    """Decode the messages of a packet; it raises RemoteProtocolError and nothing else."""
     encode: Callable[[Any], Packet]
-    """One message as a packet: the canonical form, which `decode` reads back to an equal message."""
+    """Encode a message in its canonical form, which `decode` reads back to an equal message."""
     messages: Mapping[str, type]
-    """Every message type of the protocol, by the name of its class."""
+    """All message types of the protocol by class name."""
     states: type[Enum]
     transitions: Mapping[Enum, Mapping[type, Enum]]
-    """What the peer may send in each state, and where it leads; a missing entry is the peer's fault."""
+    """The messages that the peer may send in each state, and the next state. A missing entry is a protocol error."""
     create_conversation: Callable[[ConversationSetup], Conversation]
     name_style: NameStyle
     topic_style: TopicStyle
     sendable_messages: frozenset[type[HubMessage]]
-    """The hub's words that `send` can say in this protocol; for all others it raises LocalProtocolError."""
+    """The hub messages that `send` accepts in this protocol; for others it raises LocalProtocolError."""
     forwards_cancel: bool = False
-    """A callee hears of `Cancel`. Elsewhere only the conversation does, and forgets the call: say it there as well."""
+    """Whether a callee receives `Cancel`.
+
+    Otherwise only the conversation does, to forget the call: send it there as well.
+    """
     vectors: str = "*.json"
-    """Which files of the folder's `vectors/` are its own, where two encodings share a folder."""
+    """Pattern of the protocol's files in `vectors/`, because two encodings may share a folder."""
 
     @property
     def supports_challenge(self) -> bool:
-        """Whether a client can be asked for a proof."""
+        """Whether a server can send a challenge to a client."""
         return Challenge in self.sendable_messages
 
     @property
     def supports_streamed_requests(self) -> bool:
-        """Whether a callee can be given a streamed request as it comes."""
+        """Whether a callee can receive a streamed request part by part."""
         return Part in self.sendable_messages
 
 
-def load_attachment(given: Attachment) -> Attachment:
-    """Return an attachment whose bytes are in memory, as they must be to stand in a message. Look at the size first."""
+def load_attachment(attachment: Attachment) -> Attachment:
+    """Return the attachment with its bytes in memory, ready for inline encoding. Check its size first."""
     try:
-        return given if isinstance(given.data, bytes) else Attachment(given.name, bytes(given.data))
+        return attachment if isinstance(attachment.data, bytes) else Attachment(attachment.name, bytes(attachment.data))
     except OSError:
-        return Attachment(given.name, error="lost on the way")
+        return Attachment(attachment.name, error="lost on the way")
 
 
-def packet_content(packet: Packet, limits: Limits, what: str, rule: str) -> bytes:
-    """Return the bytes of a packet that must be at hand to be read, wherever they lie; or refuse it as too large."""
+def packet_content(packet: Packet, limits: Limits, label: str, rule: str) -> bytes:
+    """Return the bytes of a packet, reading its blob if necessary.
+
+    Raises:
+        RemoteProtocolError: it is larger than `max_text`.
+    """
     content = packet.payload if packet.blob is None else packet.blob
     if len(content) > limits.max_text:
-        raise RemoteProtocolError(Fault.TOO_LARGE, f"a {what} of {len(content)} bytes", rule)
+        raise RemoteProtocolError(Fault.TOO_LARGE, f"a {label} of {len(content)} bytes", rule)
     return bytes(content)

@@ -1,9 +1,8 @@
-"""The hub's built-in methods that have a word of their own, read from a call and written as one.
+"""The built-in methods that correspond to a hub message, parsed from calls and written as calls.
 
-Protocols without a message for publishing, subscribing, offering and so on say these things by calling `hub.publish`,
-`hub.subscribe` and their like. Their bridges turn such calls into the hub's words here, and the words back into calls
-for the other end of the link, so that names and topics are understood in the spelling of the protocol that carried
-them. The remaining built-ins (`hub.ping`, `hub.echo` and so on) need no translation and stay calls.
+Protocols without a message for publishing, subscribing, registering and so on call `hub.publish`, `hub.subscribe` and
+similar methods instead. Their bridges convert such calls to hub messages and back, so that names and topics are parsed
+in the spelling of the protocol. The other built-in methods (`hub.ping`, `hub.echo` and so on) stay calls.
 """
 
 import re
@@ -39,7 +38,7 @@ OVERFLOW_POLICIES: Final = ("", "skip", "close", "unsubscribe", "block")
 _MAX_SHOWN_LENGTH: Final = 40
 _MAX_SHOWN_NAMES: Final = 3
 _MAX_OMITTED_COUNT: Final = 1 << 53
-"""What a peer says that it left out is no number beyond this."""
+"""Upper bound for the number of omitted names that a peer may report."""
 
 _RAW_FIELDS_DECODER: Final = msgspec.json.Decoder(dict[str, msgspec.Raw] | list[msgspec.Raw])
 _NULL: Final = msgspec.Raw(b"null")
@@ -56,20 +55,20 @@ _decode_publication: Final = msgspec.json.Decoder(_Publication).decode
 
 
 class BadArguments(FivewaysError):
-    """A built-in was called with arguments it cannot use; the call fails with this sentence."""
+    """Invalid arguments of a built-in method; the call fails with this text."""
 
 
 class Styles(msgspec.Struct, frozen=True):
-    """How one protocol writes names and topics, and what it needs when it subscribes."""
+    """The spelling of names and topics in one protocol, and its identifiers of subscriptions."""
 
     names: NameStyle
     topics: TopicStyle
     topic_id: Callable[[object, str], str]
-    """The subscription's own identifier from the argument `id` (None if absent) and the topic as written."""
+    """Returns a subscription's identifier from the argument `id` (None if absent) and the topic as spelled."""
 
 
 class Arguments:
-    """The arguments of one built-in: an object, its fields in order, one alone, or in UMQ lines of text."""
+    """The arguments of a built-in method: an object, an array, a single value, or lines of text in UMQ."""
 
     def __init__(
         self, body: Payload, fields: tuple[str, ...], options: tuple[str, ...] = (), *, lines: bool = False
@@ -80,8 +79,8 @@ class Arguments:
         value = body.value()
         if lines and isinstance(value, str) and isinstance(body, Text):
             if body.raw[:1] in ("{", "["):
-                raise BadArguments("what begins with { or [ must be JSON")
-            # Only as many parts as there are fields, so that data may hold line ends.
+                raise BadArguments("arguments that begin with { or [ must be JSON")
+            # Split into at most as many parts as there are fields: data may contain line feeds.
             value = self._lines = value.split("\n", len(fields) - 1)
         elif isinstance(value, str):
             value = [value]
@@ -99,32 +98,32 @@ class Arguments:
         self._values: Mapping[str, object] = value
 
     def text(self, field: str, default: str | None = None) -> str:
-        """A field that must be a text."""
+        """Return a field that must be a string."""
         value = self._values.get(field, default)
         if not isinstance(value, str):
-            raise BadArguments(f"needs {field} as a text")
+            raise BadArguments(f"needs {field} as a string")
         return value
 
     def choice(self, field: str, allowed: tuple[str, ...]) -> str:
-        """A field that must be one of a few texts; the first is the default."""
+        """Return a field that must be one of a few strings; the first is the default."""
         value = self.text(field, allowed[0])
         if value not in allowed:
-            raise BadArguments(f"{field} is one of {', '.join(filter(None, allowed))}")
+            raise BadArguments(f"{field} must be one of {', '.join(filter(None, allowed))}")
         return value
 
     def boolean(self, field: str) -> bool:
-        """A field that must be true or false."""
+        """Return a field that must be true or false."""
         value = self._values.get(field, False)
         if not isinstance(value, bool):
-            raise BadArguments(f"{field} is true or false")
+            raise BadArguments(f"{field} must be true or false")
         return value
 
     def value(self, field: str) -> object:
-        """A field of any type, None if absent."""
+        """Return a field of any type, None if absent."""
         return self._values.get(field)
 
     def payload(self, field: str) -> Payload:
-        """A field that is passed on as a body."""
+        """Return a field that is forwarded as a body."""
         value = self._values.get(field)
         if value is None:
             return NULL
@@ -134,30 +133,30 @@ class Arguments:
         return Value(value) if raw is None else Json(raw)
 
     def _raw_json(self, field: str) -> bytes | None:
-        """The field as it was written, where that was JSON."""
+        """Return the JSON text of the field if the body is JSON."""
         if not isinstance(self._body, Json | Text):
             return None
-        given = _RAW_FIELDS_DECODER.decode(self._body.json())
-        piece = given.get(field) if isinstance(given, dict) else given[self._fields.index(field)]
-        return None if piece is None else bytes(piece)
+        fields = _RAW_FIELDS_DECODER.decode(self._body.json())
+        raw = fields.get(field) if isinstance(fields, dict) else fields[self._fields.index(field)]
+        return None if raw is None else bytes(raw)
 
 
 def message_from_call(
     call_id: str, method: str, body: Payload, styles: Styles, attachments: tuple[str, ...] = ()
 ) -> HubMessage | None:
-    """The word that a call of the built-in `method` (folded) means; None if it has none and stays a call.
+    """Return the hub message for a call of the built-in `method` (folded); None if it stays a call.
 
     Raises:
-        BadArguments: the arguments do not fit.
+        BadArguments: the arguments are invalid.
     """
-    reader = _READERS.get(method)
-    if reader is None:
+    parser = _READERS.get(method)
+    if parser is None:
         return None
-    fields, options, make = reader
+    fields, options, parse = parser
     try:
         if method == PUBLISH and not attachments and (message := fastpath_publish(call_id, body, styles)) is not None:
             return message
-        return make(
+        return parse(
             call_id, Arguments(body, fields, options, lines=method in _LINE_ARGUMENT_METHODS), styles, attachments
         )
     except (BadName, BadTopic, Unrepresentable) as exc:
@@ -165,7 +164,11 @@ def message_from_call(
 
 
 def fastpath_publish(call_id: str, body: Payload, styles: Styles) -> Publish | None:
-    """The word for `hub.publish` as it mostly comes; None if it takes a closer look. BadTopic as its topic may be."""
+    """Return the message for `hub.publish` in its common form; None for the general path.
+
+    Raises:
+        BadTopic: the topic is invalid.
+    """
     if isinstance(body, Text):
         lines = _FIRST_LINE.match(body.raw)
         if lines is not None:
@@ -174,68 +177,68 @@ def fastpath_publish(call_id: str, body: Payload, styles: Styles) -> Publish | N
         return None
     try:
         raw = body.raw if isinstance(body, Json) else body.raw.encode()
-        given = _decode_publication(raw)
+        publication = _decode_publication(raw)
         strict_json.check_numbers_and_depth(raw)
     except (UnicodeEncodeError, msgspec.DecodeError, RecursionError, Malformed):
         return None
-    if raw[:1] + raw[-1:] != b"{}" or may_hold_markers(raw):  # blanks around it are no JSON
+    if raw[:1] + raw[-1:] != b"{}" or may_hold_markers(raw):  # surrounding blanks are not part of the JSON
         return None
-    data = NULL if given.data == _NULL else Json(bytes(given.data))
-    return Publish(call_id, parse(given.topic, styles.topics), data, retain=given.retain)
+    data = NULL if publication.data == _NULL else Json(bytes(publication.data))
+    return Publish(call_id, parse(publication.topic, styles.topics), data, retain=publication.retain)
 
 
-def _read_publish(call_id: str, given: Arguments, styles: Styles, attachments: tuple[str, ...]) -> HubMessage:
-    topic = parse(given.text("topic"), styles.topics)
-    return Publish(call_id, topic, given.payload("data"), attachments, retain=given.boolean("retain"))
+def _read_publish(call_id: str, arguments: Arguments, styles: Styles, attachments: tuple[str, ...]) -> HubMessage:
+    topic = parse(arguments.text("topic"), styles.topics)
+    return Publish(call_id, topic, arguments.payload("data"), attachments, retain=arguments.boolean("retain"))
 
 
-def _read_subscribe(call_id: str, given: Arguments, styles: Styles, _: tuple[str, ...]) -> HubMessage:
-    written = given.text("topic")
+def _read_subscribe(call_id: str, arguments: Arguments, styles: Styles, _: tuple[str, ...]) -> HubMessage:
+    spelling = arguments.text("topic")
     return Subscribe(
         call_id,
-        parse_pattern(written, styles.topics),
-        styles.topic_id(given.value("id"), written),
-        envelope=given.boolean("envelope"),
-        when_full=given.choice("when_full", OVERFLOW_POLICIES),
+        parse_pattern(spelling, styles.topics),
+        styles.topic_id(arguments.value("id"), spelling),
+        envelope=arguments.boolean("envelope"),
+        when_full=arguments.choice("when_full", OVERFLOW_POLICIES),
     )
 
 
-def _read_unsubscribe(call_id: str, given: Arguments, styles: Styles, _: tuple[str, ...]) -> HubMessage:
-    return Unsubscribe(call_id, styles.topic_id(given.value("id"), ""))
+def _read_unsubscribe(call_id: str, arguments: Arguments, styles: Styles, _: tuple[str, ...]) -> HubMessage:
+    return Unsubscribe(call_id, styles.topic_id(arguments.value("id"), ""))
 
 
-def _read_close(call_id: str, given: Arguments, styles: Styles, _: tuple[str, ...]) -> HubMessage:
-    return CloseTopic(call_id, parse(given.text("topic"), styles.topics))
+def _read_close(call_id: str, arguments: Arguments, styles: Styles, _: tuple[str, ...]) -> HubMessage:
+    return CloseTopic(call_id, parse(arguments.text("topic"), styles.topics))
 
 
-def _read_register(call_id: str, given: Arguments, styles: Styles, _: tuple[str, ...]) -> HubMessage:
-    spelling = given.text("name")
+def _read_register(call_id: str, arguments: Arguments, styles: Styles, _: tuple[str, ...]) -> HubMessage:
+    spelling = arguments.text("name")
     method, route = fold_registration(spelling, styles.names)
-    kind, share = given.choice("kind", STREAMING_KINDS), given.choice("share", SHARE_STRATEGIES)
-    doc = "" if given.value("doc") is None else given.text("doc")
+    kind, share = arguments.choice("kind", STREAMING_KINDS), arguments.choice("share", SHARE_STRATEGIES)
+    doc = "" if arguments.value("doc") is None else arguments.text("doc")
     return Register(call_id, method, spelling, route, doc, kind, share)
 
 
-def _read_unregister(call_id: str, given: Arguments, styles: Styles, _: tuple[str, ...]) -> HubMessage:
-    spelling = given.text("name")
+def _read_unregister(call_id: str, arguments: Arguments, styles: Styles, _: tuple[str, ...]) -> HubMessage:
+    spelling = arguments.text("name")
     method, route = fold_registration(spelling, styles.names)
     return Unregister(call_id, method, spelling, route)
 
 
-def _read_set(call_id: str, given: Arguments, _: Styles, attachments: tuple[str, ...]) -> HubMessage:
-    return SetVariable(call_id, given.text("name"), given.payload("value"), attachments)
+def _read_set(call_id: str, arguments: Arguments, _: Styles, attachments: tuple[str, ...]) -> HubMessage:
+    return SetVariable(call_id, arguments.text("name"), arguments.payload("value"), attachments)
 
 
-def _read_unset(call_id: str, given: Arguments, _styles: Styles, _: tuple[str, ...]) -> HubMessage:
-    return UnsetVariable(call_id, given.text("name"))
+def _read_unset(call_id: str, arguments: Arguments, _styles: Styles, _: tuple[str, ...]) -> HubMessage:
+    return UnsetVariable(call_id, arguments.text("name"))
 
 
-def _read_discover(call_id: str, given: Arguments, _styles: Styles, _: tuple[str, ...]) -> HubMessage:
-    return Discover(call_id, given.text("name", ""))
+def _read_discover(call_id: str, arguments: Arguments, _styles: Styles, _: tuple[str, ...]) -> HubMessage:
+    return Discover(call_id, arguments.text("name", ""))
 
 
 _FIRST_LINE: Final = re.compile(r"([A-Za-z][^\n]*)\n")
-"""A first line that shows at once that what follows it is data: no JSON begins with a letter and a line."""
+"""A first line that proves that the next line is data: no JSON starts with a letter and a line feed."""
 
 Reader = Callable[[str, Arguments, Styles, tuple[str, ...]], HubMessage]
 _READERS: Final[dict[str, tuple[tuple[str, ...], tuple[str, ...], Reader]]] = {
@@ -249,9 +252,9 @@ _READERS: Final[dict[str, tuple[tuple[str, ...], tuple[str, ...], Reader]]] = {
     "hub.unset": (("name",), (), _read_unset),
     "hub.discover": (("name",), (), _read_discover),
 }
-"""The fields of each, which may come by position; the options, which come by name alone; and what it means."""
+"""For each method its fields (also accepted by position), its options (only by name), and the parser."""
 _LINE_ARGUMENT_METHODS: Final = frozenset({PUBLISH, "hub.subscribe", "hub.close"})
-"""In UMQ the arguments of these may come as lines."""
+"""The methods whose arguments may be lines of text in UMQ."""
 
 Builtin = (
     Publish | Subscribe | Unsubscribe | CloseTopic | Register | Unregister | SetVariable | UnsetVariable | Discover
@@ -259,9 +262,9 @@ Builtin = (
 
 
 def call_from_message(message: Builtin, styles: Styles, topic_id: str | None = None) -> tuple[str, Payload]:
-    """The built-in (folded name, arguments) that says `word` by a call.
+    """Return the built-in method (folded) and the arguments that correspond to a message.
 
-    `topic_id` is the identifier that the protocol gives to a subscription, where it is not the word's own.
+    `topic_id` is the protocol's identifier of a subscription, if it differs from the message's.
     """
     try:
         return _build_call(message, styles, topic_id)
@@ -272,12 +275,12 @@ def call_from_message(message: Builtin, styles: Styles, topic_id: str | None = N
 def _build_call(message: Builtin, styles: Styles, topic_id: str | None) -> tuple[str, Payload]:
     match message:
         case Publish():
-            given = {"topic": spell(message.topic, styles.topics), "data": message.body.value()}
-            return PUBLISH, Value(given | _non_default_options(retain=message.retain))
+            fields = {"topic": spell(message.topic, styles.topics), "data": message.body.value()}
+            return PUBLISH, Value(fields | _non_default_options(retain=message.retain))
         case Subscribe():
-            given = {"topic": spell_pattern(message.pattern, styles.topics), "id": topic_id or message.subscription}
+            fields = {"topic": spell_pattern(message.pattern, styles.topics), "id": topic_id or message.subscription}
             options = _non_default_options(envelope=message.envelope, when_full=message.when_full)
-            return "hub.subscribe", Value(given | options)
+            return "hub.subscribe", Value(fields | options)
         case Unsubscribe():
             return "hub.unsubscribe", Value({"id": message.subscription})
         case CloseTopic():
@@ -299,7 +302,7 @@ def _build_call(message: Builtin, styles: Styles, topic_id: str | None) -> tuple
 
 
 def _non_default_options(**options: str | bool) -> dict[str, object]:
-    """The options that differ from their defaults, which are all empty or false."""
+    """Return the options that differ from their defaults, which are all empty or false."""
     return {name: value for name, value in options.items() if value}
 
 
@@ -310,7 +313,7 @@ def _registered_name(message: Register | Unregister, styles: Styles) -> str:
 
 
 def _value_or_none(body: Payload) -> object:
-    """The value of a body that a peer sent, None where it has none."""
+    """Return the value of a peer's body, None if it has none."""
     try:
         return body.value()
     except Unrepresentable:
@@ -318,7 +321,7 @@ def _value_or_none(body: Payload) -> object:
 
 
 def description_payload(message: Description) -> Payload:
-    """The answer to `hub.discover`."""
+    """Return the response to `hub.discover`."""
     if message.doc is not None:
         return Value({"doc": message.doc})
     lists: dict[str, object] = {"methods": list(message.methods), "routes": list(message.routes)}
@@ -326,7 +329,7 @@ def description_payload(message: Description) -> Payload:
 
 
 def read_description(call_id: str, body: Payload) -> Description | None:
-    """The answer to `hub.discover` read back; None if it is something else."""
+    """Parse the response to `hub.discover`; None if it is not a description."""
     match _value_or_none(body):
         case {"doc": str(doc)}:
             return Description(call_id, doc=doc)
@@ -342,7 +345,7 @@ def read_description(call_id: str, body: Payload) -> Description | None:
 
 
 def event_body(event: Event, styles: Styles) -> Payload:
-    """The body of an event as its subscriber gets it: in an envelope where it asked for one, to hear of the topic."""
+    """Return the body of an event, in an envelope with its topic if the subscriber asked for one."""
     if not event.envelope:
         return event.body
     try:
@@ -352,7 +355,7 @@ def event_body(event: Event, styles: Styles) -> Payload:
     missed = b',"missed":%d' % event.missed if event.missed else b""
     raw = b'{"topic":%s,"data":%s%s}' % (topic, event.body.json(), missed)
     try:
-        # The envelope is a level more than the body, which may have been as deep as a body may be.
+        # The envelope adds a level to a body that may already have the maximum depth.
         strict_json.check_numbers_and_depth(raw)
     except Malformed as exc:
         raise Unrepresentable(str(exc)) from exc
@@ -360,14 +363,14 @@ def event_body(event: Event, styles: Styles) -> Payload:
 
 
 def unwrap_event(event: Event, styles: Styles) -> Event:
-    """The event that came in an envelope; what is no envelope stays as it is."""
+    """Remove the envelope of an event; an event without an envelope is returned unchanged."""
     match _value_or_none(event.body):
-        case {"topic": str(written), "data": data, **rest}:
+        case {"topic": str(spelling), "data": data, **rest}:
             missed = rest.get("missed")
             if type(missed) is not int or missed < 0:
                 missed = 0
             try:
-                topic = parse(written, styles.topics)
+                topic = parse(spelling, styles.topics)
             except BadTopic:
                 return event
             return msgspec.structs.replace(event, topic=topic, body=Value(data), missed=missed)

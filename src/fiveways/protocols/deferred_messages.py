@@ -1,4 +1,4 @@
-"""Words that are not said yet, since their attachments are not there."""
+"""Messages that wait for their attachments before they are sent."""
 
 from fiveways.errors import LocalProtocolError
 from fiveways.model import messages as hub
@@ -6,28 +6,28 @@ from fiveways.protocols.base import load_attachment
 from fiveways.wire.limits import Limits
 
 MessageWithAttachments = hub.Call | hub.Result | hub.Publish | hub.Event | hub.SetVariable
-"""The words that may have attachments."""
+"""The messages that may have attachments."""
 
 
 class DeferredMessage:
-    """A word that waits for its attachments, since its protocol carries them within the message."""
+    """A message that waits for its attachments, because its protocol carries them inline."""
 
     __slots__ = ("bytes_left", "message", "missing_names", "received")
 
-    def __init__(self, message: MessageWithAttachments, room: int) -> None:
+    def __init__(self, message: MessageWithAttachments, max_bytes: int) -> None:
         self.message: MessageWithAttachments | None = message
-        """None if it is not wanted any more; its attachments come nevertheless."""
+        """None after cancellation; the attachments still arrive."""
         self.missing_names = set(message.attachments)
         self.received: dict[str, hub.Attachment] = {}
-        self.bytes_left = room
+        self.bytes_left = max_bytes
 
     def attachments(self) -> list[hub.Attachment]:
-        """Return them in the order in which the word names them."""
+        """Return the attachments in the order of the message."""
         return [] if self.message is None else [self.received[name] for name in self.message.attachments]
 
 
 class DeferredMessages:
-    """All words that wait for their attachments, by the names of these."""
+    """All messages that wait for attachments, indexed by attachment name."""
 
     def __init__(self, limits: Limits) -> None:
         self._limits = limits
@@ -41,41 +41,41 @@ class DeferredMessages:
         return hub_id in self._by_id
 
     def defer(self, message: MessageWithAttachments) -> None:
-        """Let a word wait; LocalProtocolError if it cannot."""
+        """Add a message; LocalProtocolError if a name is repeated or there are too many attachments."""
         names = message.attachments
         if len(set(names)) != len(names) or not self.by_attachment.keys().isdisjoint(names):
-            raise LocalProtocolError("an attachment is named twice")
+            raise LocalProtocolError("an attachment name is used twice")
         if len(self.by_attachment) + len(names) > self._limits.max_expected_attachments:
             raise LocalProtocolError("too many attachments are awaited")
-        held = DeferredMessage(message, self._limits.max_text)
-        self.by_attachment.update(dict.fromkeys(names, held))
+        deferred = DeferredMessage(message, self._limits.max_text)
+        self.by_attachment.update(dict.fromkeys(names, deferred))
         if not isinstance(message, hub.Event) and message.id is not None:
-            self._by_id[message.id] = held
+            self._by_id[message.id] = deferred
 
     def drop(self, hub_id: str) -> bool:
-        """Forget a word; its attachments will be swallowed. False if no such word waits."""
-        held = self._by_id.pop(hub_id, None)
-        if held is None:
+        """Cancel a message and ignore its attachments. Return False if it is unknown."""
+        deferred = self._by_id.pop(hub_id, None)
+        if deferred is None:
             return False
-        held.message = None
-        held.received.clear()
+        deferred.message = None
+        deferred.received.clear()
         return True
 
     def add_attachment(self, attachment: hub.Attachment) -> DeferredMessage | None:
-        """Take an attachment; return what is complete now, or (`room` below 0) too large for one packet."""
-        held = self.by_attachment.pop(attachment.name, None)
-        if held is None:
-            raise LocalProtocolError(f"no attachment {attachment.name} is awaited")
-        held.missing_names.remove(attachment.name)
-        held.bytes_left -= len(attachment.data)
-        if held.message is None:
+        """Add an attachment and return its message if that is complete or, with `bytes_left` below 0, too large."""
+        deferred = self.by_attachment.pop(attachment.name, None)
+        if deferred is None:
+            raise LocalProtocolError(f"no message waits for attachment {attachment.name}")
+        deferred.missing_names.remove(attachment.name)
+        deferred.bytes_left -= len(attachment.data)
+        if deferred.message is None:
             return None
-        if held.bytes_left < 0:
-            held.received.clear()
+        if deferred.bytes_left < 0:
+            deferred.received.clear()
         else:
-            held.received[attachment.name] = load_attachment(attachment)
-        if held.missing_names and held.bytes_left >= 0:
+            deferred.received[attachment.name] = load_attachment(attachment)
+        if deferred.missing_names and deferred.bytes_left >= 0:
             return None
-        if not isinstance(held.message, hub.Event) and held.message.id is not None:
-            del self._by_id[held.message.id]
-        return held
+        if not isinstance(deferred.message, hub.Event) and deferred.message.id is not None:
+            del self._by_id[deferred.message.id]
+        return deferred

@@ -1,4 +1,4 @@
-"""The protocols there are: one line each, loaded on first use."""
+"""The registry of protocols, loaded on first use."""
 
 from functools import cache
 from importlib import import_module
@@ -17,14 +17,14 @@ PROTOCOLS = {
 
 @cache
 def load(name: str) -> ProtocolSpec:
-    """The protocol of that name; KeyError if there is none."""
+    """Return the protocol of that name; KeyError if there is none."""
     module, _, attribute = PROTOCOLS[name].partition(":")
     spec = getattr(import_module(module), attribute)
     if not isinstance(spec, ProtocolSpec):
-        raise TypeError(f"{PROTOCOLS[name]} is no ProtocolSpec")
+        raise TypeError(f"{PROTOCOLS[name]} is not a ProtocolSpec")
     return spec
 
 
 def all_specs() -> list[ProtocolSpec]:
-    """Every protocol, in the order of the table above."""
+    """Return all protocols in the order of the table."""
     return [load(name) for name in PROTOCOLS]

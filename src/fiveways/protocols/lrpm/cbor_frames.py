@@ -1,4 +1,4 @@
-"""Packet <-> Frame in CBOR: one array in a binary frame. The body is stepped over, not built."""
+"""Conversion between packets and frames in CBOR: an array in a binary frame. The body is skipped, not decoded."""
 
 from collections.abc import Callable
 from typing import Any, Final, TypeAlias
@@ -39,7 +39,7 @@ _FLAGS = _FALSE, _TRUE = 0xF4, 0xF5
 
 
 def parse_frame(packet: Packet, limits: Limits, names: KindNames = NO_KIND_NAMES) -> Frame:
-    """Take a binary packet apart; RemoteProtocolError whatever is wrong with it."""
+    """Parse a binary packet; RemoteProtocolError if it is invalid."""
     raw = packet.payload
     if packet.is_text or len(raw) > limits.max_text or packet.blob is not None:
         raw = check_packet(packet, limits, "CBOR")
@@ -68,7 +68,7 @@ def _parse(raw: bytes, limits: Limits, names: KindNames) -> Frame:
     if surplus:
         at = _adjust_fields(raw, at, fields, surplus, limits)
     if at != end:
-        raise malformed_error("bytes behind the array", "LRPM-13")
+        raise malformed_error("bytes after the array", "LRPM-13")
     return kind, fields
 
 
@@ -78,10 +78,10 @@ def _body_readers(fields: int) -> tuple[Any, ...]:
 
 
 def _enter_frame(raw: bytes, limits: Limits) -> tuple[int, int, int]:
-    """Step into an array: how many items it has, where the first begins, and where the last must end."""
+    """Return the number of items of the array, the offset of the first item and the end of the last."""
     major, count, at = read_head(raw, 0)
     if major != _ARRAY:
-        raise malformed_error("a frame that is no array", "LRPM-13")
+        raise malformed_error("the frame is not an array", "LRPM-13")
     if count == 0:
         raise malformed_error("an empty array", "LRPM-13")
     if count > len(raw):
@@ -93,12 +93,12 @@ def _enter_frame(raw: bytes, limits: Limits) -> tuple[int, int, int]:
         end = skip(raw, end, limits.max_depth, limits.max_containers)
         count += 1
     if end + 1 != len(raw) or not count:
-        raise malformed_error("bytes behind the array" if count else "an empty array", "LRPM-13")
+        raise malformed_error("bytes after the array" if count else "an empty array", "LRPM-13")
     return count, at, end
 
 
 def _adjust_fields(raw: bytes, at: int, fields: list[Any], surplus: int, limits: Limits) -> int:
-    """LRPM-a08: the meta may be absent, and what stands behind it is ignored, though it must be CBOR."""
+    """Add a missing meta, and skip extra items, which must be valid CBOR (LRPM-a08)."""
     if surplus == -1:
         fields.append(NO_META)
     elif surplus < 0:
@@ -109,11 +109,11 @@ def _adjust_fields(raw: bytes, at: int, fields: list[Any], surplus: int, limits:
 
 
 def _read_id(raw: bytes, at: int, _limits: Limits) -> tuple[int, int]:
-    if raw[at] == _UINT_16:  # our own ids, and those of most others
+    if raw[at] == _UINT_16:  # the form of our own ids and most others
         return raw[at + 1] << 8 | raw[at + 2], at + 3
     major, number, at = read_head(raw, at)
     if major != _UINT:
-        raise malformed_error("an id that is no unsigned integer of 64 bits", "LRPM-a09")
+        raise malformed_error("an id is not an unsigned integer of 64 bits", "LRPM-a09")
     return number, at
 
 
@@ -123,7 +123,7 @@ def _read_uri(raw: bytes, at: int, limits: Limits) -> tuple[str, int]:
     if _TEXTS <= code < _LONG_TEXTS and end <= len(raw):
         return _decode_utf8(raw[at + 1 : end]), end
     if code >> 5 != _TEXT:
-        raise malformed_error("a uri that is no string", "LRPM-03")
+        raise malformed_error("a uri is not a string", "LRPM-03")
     return _read_long_text(raw, at, limits)
 
 
@@ -135,7 +135,7 @@ def _decode_utf8(text: bytes) -> str:
 
 
 def _read_long_text(raw: bytes, at: int, limits: Limits) -> tuple[str, int]:
-    """Read a text that is long, in chunks, or cut off."""
+    """Read a text that is long, chunked or truncated."""
     end = skip(raw, at, limits.max_depth, limits.max_containers)
     return str(parse(raw[at:end])), end
 
@@ -148,8 +148,8 @@ def _read_raw_kind(raw: bytes, at: int, limits: Limits) -> tuple[object, int]:
 
 
 def _read_request_kind(raw: bytes, at: int, limits: Limits) -> tuple[int, int]:
-    written, at = _read_raw_kind(raw, at, limits)
-    return read_kind(written, NO_KIND_NAMES), at
+    raw_kind, at = _read_raw_kind(raw, at, limits)
+    return read_kind(raw_kind, NO_KIND_NAMES), at
 
 
 def _read_body(raw: bytes, at: int, limits: Limits) -> tuple[Cbor, int]:
@@ -165,18 +165,18 @@ def _read_meta(raw: bytes, at: int, limits: Limits) -> tuple[Meta, int]:
         raise malformed_error("null for meta", "LRPM-a08")
     major, pairs, at = read_head(raw, at)
     if major != _MAP:
-        raise malformed_error("a meta that is no map", "LRPM-08")
+        raise malformed_error("the meta is not a map", "LRPM-08")
     meta: dict[str, object] = {}
     while pairs and raw[at] != _BREAK:
         if raw[at] >> 5 != _TEXT:
-            raise malformed_error("a key in meta that is no string", "LRPM-13")
+            raise malformed_error("a key in meta is not a string", "LRPM-13")
         key, at = _read_uri(raw, at, limits)
         if key in meta:
             raise malformed_error("two equal keys in meta", "LRPM-13")
         meta[key], at = _read_meta_value(raw, at, limits)
         pairs -= 1
     if pairs > 0:
-        raise malformed_error("a break that ends nothing", "LRPM-13")
+        raise malformed_error("an unexpected break", "LRPM-13")
     return meta, at + 1 if pairs < 0 else at
 
 
@@ -207,9 +207,9 @@ _KIND_READERS: Final[dict[Any, tuple[_Reader, ...]]] = {
 
 
 def serialize_frame(frame: Frame) -> Packet:
-    """Write a frame with its kind as a number (LRPM-a07) and always with its meta (LRPM-a08)."""
+    """Return the packet of a frame, with a numeric kind (LRPM-a07) and always with a meta (LRPM-a08)."""
     kind, fields = frame
-    # As in JSON, the two kinds that most messages are of are written in one go.
+    # The two most common kinds need no loop over their fields.
     if kind == _CALL:
         number, uri, body, meta = fields
         return Packet(_CALL_START + uint_item(number) + text_item(uri) + body.cbor() + _write_meta(meta), False)
@@ -225,7 +225,7 @@ def serialize_frame(frame: Frame) -> Packet:
 
 
 def _frame_start(kind: int, fields: int) -> bytes:
-    """Give the head of the array, and the kind."""
+    """Return the array head and the kind."""
     size = bytearray(uint_item(1 + fields))
     size[0] |= _ARRAYS
     return bytes(size) + uint_item(kind)
@@ -261,18 +261,18 @@ def _read_attachment(item: object) -> bytes:
     return item
 
 
-def write_call(number: int, uri: str, body: Payload, wait: int, stream: bool, progress: bool) -> Packet:
-    """Write a CALL that wants nothing unusual."""
-    return serialize_frame((_CALL, (number, uri, body, call_meta(wait, stream, progress))))
+def write_call(number: int, uri: str, body: Payload, milliseconds: int, stream: bool, progress: bool) -> Packet:
+    """Write a plain CALL."""
+    return serialize_frame((_CALL, (number, uri, body, call_meta(milliseconds, stream, progress))))
 
 
 def write_result(number: int, body: Payload) -> Packet:
-    """Write a RESULT that says nothing beside."""
+    """Write a RESULT without a meta."""
     return serialize_frame((_RESULT, (number, body, NO_META)))
 
 
 def write_event(publication: int, subscription: int, body: Payload, topic: str) -> Packet:
-    """Write an EVENT that tells its topic and nothing else."""
+    """Write an EVENT with its topic and no other meta."""
     return serialize_frame((_EVENT, (publication, subscription, body, {"topic": topic})))
 
 

@@ -1,4 +1,4 @@
-"""The upper half of a conversation: our requests, the peer's answers, and what we have subscribed to."""
+"""The LRPM conversation: our requests, the peer's responses, our subscriptions, and the fast path for JSON."""
 
 from collections.abc import Mapping
 from typing import ClassVar, Final
@@ -35,58 +35,58 @@ from fiveways.wire.payload import NULL, Json, Value
 from fiveways.wire.strict_json import check_numbers_and_depth
 
 NOT_FASTPATH: Final = (msgspec.DecodeError, ValueError, RecursionError, Malformed, BadName, BadTopic)
-"""What tells that a frame needs a closer look."""
+"""Exceptions that send a frame to the general path."""
 OPEN_STATE: Final = State.OKAY
-"""To reach a member of an Enum through its class takes longer than to write a frame."""
+"""A module constant: attribute access on an Enum class takes longer than writing a frame."""
 MAX_ID: Final = (1 << 53) - 1
-"""LRPM-a09: JavaScript counts no further."""
+"""LRPM-a09: the largest exact integer of JavaScript."""
 
 
 class LrpmConversation(Incoming):
-    """One LRPM peer, in either encoding and at either end of the link. Fulfils `base.Conversation`."""
+    """An LRPM peer in either encoding, as server or client. Implements `base.Conversation`."""
 
     def __init__(self, setup: ConversationSetup, codec: lrpm.Codec) -> None:
         super().__init__(setup, codec)
         self._outgoing_requests: dict[int, str | OutgoingRequest] = {}
-        """By our own ids; of a plain call, as most are, no more than the hub's name for it."""
+        """By our ids. For a plain call only the hub id is stored."""
         self._outgoing_by_hub_id: dict[str, int] = {}
         self._next_id = FIRST_ID
         self._own_subscriptions: dict[int, OwnSubscription] = {}
         self._subscription_ids: dict[str, int | None] = {}
-        """Our subscriptions by the hub's name for them; None until the peer has numbered one."""
+        """Our subscriptions by the hub's name; None until the peer has assigned an id."""
 
     # Our requests.
 
     def _new_id(self, hub_id: str | None) -> int:
-        """Return the number of the next request; it is used up by `_ask` alone."""
+        """Return the id of the next request; only `_send_request` increments it."""
         if hub_id in self._outgoing_by_hub_id:
             raise LocalProtocolError(f"request {hub_id} is open already")
         if len(self._outgoing_requests) >= self._limits.max_pending or self._next_id > MAX_ID:
             raise LocalProtocolError("too many requests to this peer")
         return self._next_id
 
-    def _send_request(self, message: lrpm.Message, asking: OutgoingRequest, attachments: AttachmentNames = ()) -> None:
+    def _send_request(self, message: lrpm.Message, request: OutgoingRequest, attachments: AttachmentNames = ()) -> None:
         number = self._next_id
-        if attachments or asking.order_key is not None:
-            asking.order_key = asking.order_key or ("request", number)
-            asking.deferred = self._write_or_defer(asking.order_key, message, attachments, asks=number)
+        if attachments or request.order_key is not None:
+            request.order_key = request.order_key or ("request", number)
+            request.deferred = self._write_or_defer(request.order_key, message, attachments, outgoing_id=number)
         else:
             self.unsent.append(self._codec.encode(message))
         self._next_id += 1
-        self._outgoing_requests[number] = asking
-        if asking.hub_id is not None:
-            self._outgoing_by_hub_id[asking.hub_id] = number
+        self._outgoing_requests[number] = request
+        if request.hub_id is not None:
+            self._outgoing_by_hub_id[request.hub_id] = number
 
     def _send_call(self, message: hub.Call) -> None:
         if message.more:
-            raise LocalProtocolError("LRPM takes a streamed request as one array")
+            raise LocalProtocolError("LRPM needs a streamed request as one array")
         number, hub_id = self._next_id, message.id
         if (
             hub_id in self._outgoing_by_hub_id
             or len(self._outgoing_requests) >= self._limits.max_pending
             or number > MAX_ID
         ):
-            self._new_id(hub_id)  # which says what is wrong
+            self._new_id(hub_id)  # raises the matching error
         uri = bridge.procedure_for(message.method, message.spelling, message.callback)
         if message.attachments or message.traceparent or message.redelivered:
             meta = bridge.call_meta(message)
@@ -109,7 +109,7 @@ class LrpmConversation(Incoming):
         self._outgoing_by_hub_id[hub_id] = number
 
     def _send_builtin(self, message: builtin_methods.Builtin) -> None:
-        """Words that LRPM has no message for are calls of the hub's own methods (LRPM-a16)."""
+        """Call a method of the hub, because LRPM has no message of its own for this (LRPM-a16)."""
         number = self._new_id(message.id)
         method, body = builtin_methods.call_from_message(message, STYLES)
         attachments: AttachmentNames = getattr(message, "attachments", ())
@@ -133,12 +133,14 @@ class LrpmConversation(Incoming):
             hub_message.subscription in self._subscription_ids
             or len(self._subscription_ids) >= self._limits.max_subscriptions
         ):
-            raise LocalProtocolError(f"subscription {hub_message.subscription} is open already, or one too many")
+            raise LocalProtocolError(f"subscription {hub_message.subscription} is open already, or there are too many")
         uri = topics.spell_pattern(hub_message.pattern, topics.LRPM)
         topic = () if hub_message.pattern.is_wildcard else topics.parse(uri, topics.LRPM)
-        following = OwnSubscription(hub_message.subscription, topic, hub_message.envelope)
+        own_subscription = OwnSubscription(hub_message.subscription, topic, hub_message.envelope)
         message = lrpm.Subscribe(number, uri, bridge.subscribe_meta(hub_message))
-        self._send_request(message, OutgoingRequest(hub_message.id, SUBSCRIBE, hub.Subscribe, subscription=following))
+        self._send_request(
+            message, OutgoingRequest(hub_message.id, SUBSCRIBE, hub.Subscribe, subscription=own_subscription)
+        )
         self._subscription_ids[hub_message.subscription] = None
 
     def _send_unsubscribe(self, message: hub.Unsubscribe) -> None:
@@ -151,168 +153,168 @@ class LrpmConversation(Incoming):
         self._remove_own_subscription(subscription)
 
     def _send_cancel(self, message: hub.Cancel) -> None:
-        """Tell the peer (LRPM-a06) and forget the request: a peer that never answers must not hold its place for ever.
+        """Send CANCEL (LRPM-a06) and forget the request: a peer that never responds must not block its slot.
 
-        One that still waits for its attachments the peer never hears of. A SUBSCRIBE is kept, since what comes of it
-        must be undone.
+        A request that still waits for its attachments is dropped without a message. A SUBSCRIBE stays open, because its
+        subscription must be undone.
         """
         number = self._outgoing_by_hub_id.get(message.id)
         if number is None:
-            return  # the answer has come meanwhile
-        asking = self._outgoing_request(number)
-        if asking.deferred is not None:
+            return  # the response has arrived already
+        request = self._outgoing_request(number)
+        if request.deferred is not None:
             self._close_request(number)
-            self._deferred.discard(asking.deferred)
-            self._write_complete(asking.deferred.order_key)
-        elif not asking.cancelled:
+            self._deferred.discard(request.deferred)
+            self._write_complete(request.deferred.order_key)
+        elif not request.cancelled:
             self._write_message(lrpm.Cancel(number))
-            if asking.subscription is None:
+            if request.subscription is None:
                 self._close_request(number)
             else:
-                asking.cancelled = True
+                request.cancelled = True
 
-    def _on_deferred_sent(self, held: DeferredMessage) -> None:
-        super()._on_deferred_sent(held)
-        if held.outgoing_id:
-            self._outgoing_request(held.outgoing_id).deferred = None
+    def _on_deferred_sent(self, deferred: DeferredMessage) -> None:
+        super()._on_deferred_sent(deferred)
+        if deferred.outgoing_id:
+            self._outgoing_request(deferred.outgoing_id).deferred = None
 
-    def _on_deferred_too_large(self, held: DeferredMessage) -> None:
-        if not held.outgoing_id:
-            super()._on_deferred_too_large(held)
+    def _on_deferred_too_large(self, deferred: DeferredMessage) -> None:
+        if not deferred.outgoing_id:
+            super()._on_deferred_too_large(deferred)
             return
-        hub_id = self._close_request(held.outgoing_id)
+        hub_id = self._close_request(deferred.outgoing_id)
         if hub_id is not None:
             self._hub_messages.append(hub.Failure(hub_id, Reason.TOO_LARGE, "the request is too large for LRPM"))
 
-    # The peer's answers.
+    # The peer's responses.
 
     def _find_outgoing(self, number: int, kind: int) -> OutgoingRequest | None:
-        """Return the request of ours that is answered; None, and the answer is ignored, if there is none (any more)."""
+        """Return our request for a response; None if it is unknown or closed."""
         if number not in self._outgoing_requests:
             return None
-        asking = self._outgoing_request(number)
-        if asking.deferred is not None:
+        request = self._outgoing_request(number)
+        if request.deferred is not None:
             return None
-        if asking.kind != kind:
-            text = f"an answer to {Kind(asking.kind).name} {number} as if it were another kind of request"
+        if request.kind != kind:
+            text = f"a response of the wrong kind to {Kind(request.kind).name} {number}"
             raise RemoteProtocolError(Fault.UNEXPECTED, text, "LRPM-11")
-        return asking
+        return request
 
     def _outgoing_request(self, number: int) -> OutgoingRequest:
-        """Return what is known of an open request of ours, with room for more."""
-        asking = self._outgoing_requests[number]
-        if isinstance(asking, str):
-            asking = self._outgoing_requests[number] = OutgoingRequest(asking, CALL, hub.Call)
-        return asking
+        """Return an open request of ours as a struct."""
+        request = self._outgoing_requests[number]
+        if isinstance(request, str):
+            request = self._outgoing_requests[number] = OutgoingRequest(request, CALL, hub.Call)
+        return request
 
     def _close_request(self, number: int) -> str | None:
-        """Forget a request of ours; return whose it was."""
-        asking = self._outgoing_requests.pop(number)
-        hub_id = asking if isinstance(asking, str) else asking.hub_id
+        """Remove our request and return its hub id."""
+        request = self._outgoing_requests.pop(number)
+        hub_id = request if isinstance(request, str) else request.hub_id
         if hub_id is not None:
             del self._outgoing_by_hub_id[hub_id]
         return hub_id
 
     def _on_result(self, message: lrpm.Result) -> HubMessages:
         number = message.request_id
-        asking = self._find_outgoing(number, CALL)
-        if asking is None:
+        request = self._find_outgoing(number, CALL)
+        if request is None:
             return NO_MESSAGES
-        hub_id = asking.hub_id
-        if not message.meta and asking.message_type is hub.Call and hub_id is not None:
+        hub_id = request.hub_id
+        if not message.meta and request.message_type is hub.Call and hub_id is not None:
             self._close_request(number)
             return (hub.Result(hub_id, message.body),)
         attachments = self._read_attachments(message)
-        hub_message = bridge.read_result(hub_id or "", message, tuple(each.name for each in attachments))
+        hub_message = bridge.read_result(hub_id or "", message, tuple(attachment.name for attachment in attachments))
         if isinstance(hub_message, hub.Progress):
-            return (hub_message,) if "progress" in asking.meta else NO_MESSAGES
+            return (hub_message,) if "progress" in request.meta else NO_MESSAGES
         if isinstance(hub_message, hub.Result) and hub_message.stream:
-            asking.parts += 1
-            if "stream" not in asking.meta:
-                return self._cancel_stream(number, "the answer came in parts, unasked")
-            if asking.parts > self._limits.max_stream:
+            request.parts += 1
+            if "stream" not in request.meta:
+                return self._cancel_stream(number, "the result is streamed, but streaming was not requested")
+            if request.parts > self._limits.max_stream:
                 return self._cancel_stream(number, "too many parts")
         if isinstance(hub_message, hub.Result) and hub_message.last:
             self._close_request(number)
-            if asking.message_type is hub.Discover and (
-                told := builtin_methods.read_description(hub_message.id, hub_message.body or NULL)
+            if request.message_type is hub.Discover and (
+                description := builtin_methods.read_description(hub_message.id, hub_message.body or NULL)
             ):
-                return (told,)
+                return (description,)
         return NO_MESSAGES if hub_id is None else (hub_message, *attachments)
 
     def _cancel_stream(self, number: int, text: str) -> HubMessages:
-        """Take no more parts of an answer; what comes after all is ignored (LRPM-04)."""
+        """Cancel a streamed result; later parts are ignored (LRPM-04)."""
         self._write_message(lrpm.Cancel(number))
         hub_id = self._close_request(number)
         return NO_MESSAGES if hub_id is None else (hub.Failure(hub_id, Reason.RAISED, text),)
 
     def _on_error(self, message: lrpm.Error) -> HubMessages:
-        asking = self._find_outgoing(message.request_id, message.request_kind)
-        if asking is None:
+        request = self._find_outgoing(message.request_id, message.request_kind)
+        if request is None:
             return NO_MESSAGES
         self._close_request(message.request_id)
-        if asking.subscription is not None:
-            self._subscription_ids.pop(asking.subscription.subscription, None)
-        if asking.hub_id is None:
+        if request.subscription is not None:
+            self._subscription_ids.pop(request.subscription.subscription, None)
+        if request.hub_id is None:
             return NO_MESSAGES
-        return (bridge.read_error(asking.hub_id, message, from_hub=self.role is Role.CLIENT),)
+        return (bridge.read_error(request.hub_id, message, from_hub=self.role is Role.CLIENT),)
 
     def _on_published(self, message: lrpm.Published) -> HubMessages:
-        asking = self._find_outgoing(message.request_id, PUBLISH)
-        if asking is None:
+        request = self._find_outgoing(message.request_id, PUBLISH)
+        if request is None:
             return NO_MESSAGES
         self._close_request(message.request_id)
-        return NO_MESSAGES if asking.hub_id is None else (hub.Result(asking.hub_id, Value(message.publication_id)),)
+        return NO_MESSAGES if request.hub_id is None else (hub.Result(request.hub_id, Value(message.publication_id)),)
 
     def _on_subscribed(self, message: lrpm.Subscribed) -> HubMessages:
         number, subscription = message.request_id, message.subscription_id
-        asking = self._find_outgoing(number, SUBSCRIBE)
-        if asking is None or asking.subscription is None or asking.hub_id is None:
+        request = self._find_outgoing(number, SUBSCRIBE)
+        if request is None or request.subscription is None or request.hub_id is None:
             return NO_MESSAGES
         if subscription in self._own_subscriptions:
             raise RemoteProtocolError(Fault.UNEXPECTED, f"subscription {subscription} twice", "LRPM-a18")
         self._close_request(number)
-        name = asking.subscription.subscription
-        self._own_subscriptions[subscription] = asking.subscription
+        name = request.subscription.subscription
+        self._own_subscriptions[subscription] = request.subscription
         self._subscription_ids[name] = subscription
-        if asking.cancelled:  # nobody wants it any more
+        if request.cancelled:  # cancelled before the response
             self._send_unsubscribe(hub.Unsubscribe(None, name))
-            return (hub.Failure(asking.hub_id, Reason.CANCELLED),)
-        return (hub.Result(asking.hub_id, Value({"id": name})),)
+            return (hub.Failure(request.hub_id, Reason.CANCELLED),)
+        return (hub.Result(request.hub_id, Value({"id": name})),)
 
     def _on_unsubscribed(self, message: lrpm.Unsubscribed) -> HubMessages:
-        asking = self._find_outgoing(message.request_id, UNSUBSCRIBE)
-        if asking is None:
+        request = self._find_outgoing(message.request_id, UNSUBSCRIBE)
+        if request is None:
             return NO_MESSAGES
         self._close_request(message.request_id)
-        return NO_MESSAGES if asking.hub_id is None else (hub.Result(asking.hub_id, NULL),)
+        return NO_MESSAGES if request.hub_id is None else (hub.Result(request.hub_id, NULL),)
 
-    # What we have subscribed to.
+    # Our subscriptions.
 
     def _remove_own_subscription(self, subscription: int) -> None:
         del self._subscription_ids[self._own_subscriptions.pop(subscription).subscription]
 
     def _on_event(self, message: lrpm.Event) -> HubMessages:
-        following = self._own_subscriptions.get(message.subscription_id)
-        if following is None:
+        own_subscription = self._own_subscriptions.get(message.subscription_id)
+        if own_subscription is None:
             return NO_MESSAGES
         meta = message.meta
         if bridge.meta_value(meta, "closed", False):
             self._remove_own_subscription(message.subscription_id)
-            return (hub.TopicClosed(following.subscription),)
+            return (hub.TopicClosed(own_subscription.subscription),)
         attachments = self._read_attachments(message)
         event = hub.Event(
-            following.subscription,
-            bridge.read_topic(meta, following.topic),
+            own_subscription.subscription,
+            bridge.read_topic(meta, own_subscription.topic),
             message.body,
-            tuple(each.name for each in attachments),
+            tuple(attachment.name for attachment in attachments),
             message.publication_id,
             bridge.meta_value(meta, "missed", 0),
         )
-        return (builtin_methods.unwrap_event(event, STYLES) if following.envelope else event, *attachments)
+        return (builtin_methods.unwrap_event(event, STYLES) if own_subscription.envelope else event, *attachments)
 
     def _ignore(self, _word: hub.HubMessage) -> None:
-        """LRPM has no message for it, and nobody misses it."""
+        """Do nothing: LRPM has no message for this, and none is needed."""
 
     RECEIVERS: ClassVar[Mapping[type, Receiver]] = {
         **Incoming.RECEIVERS,
@@ -343,13 +345,13 @@ class LrpmConversation(Incoming):
 
 
 class JsonFastPath(LrpmConversation):
-    """One LRPM peer in JSON: plain calls, results and publications, as most are, need not become messages.
+    """An LRPM peer in JSON with a fast path for plain calls, results and publications without message objects.
 
-    Whatever is not plain about a frame is left to the long way, as if nobody had looked at it.
+    Frames that are not plain take the general path, without side effects before.
     """
 
     def receive(self, packet: Packet, now: float) -> HubMessages:
-        """Take one frame of the peer."""
+        """Handle a frame of the peer."""
         payload = packet.payload
         if (
             self._state is OPEN_STATE
@@ -374,51 +376,51 @@ class JsonFastPath(LrpmConversation):
         return super().receive(packet, now)
 
     def _receive_result_fast(self, payload: bytes) -> HubMessages | None:
-        found = decode_result(payload)
-        number = found.number
-        asking = self._outgoing_requests.get(number)
-        hub_id = asking if isinstance(asking, str) else None if asking is None else asking.simple_call_id()
-        if hub_id is None or found.meta != EMPTY_META:
+        frame = decode_result(payload)
+        number = frame.number
+        request = self._outgoing_requests.get(number)
+        hub_id = request if isinstance(request, str) else None if request is None else request.simple_call_id()
+        if hub_id is None or frame.meta != EMPTY_META:
             return None
-        raw = bytes(found.body)
+        raw = bytes(frame.body)
         check_numbers_and_depth(raw, self._limits.max_depth)
         del self._outgoing_requests[number], self._outgoing_by_hub_id[hub_id]
         return (hub.Result(hub_id, Json(raw)),)
 
     def _receive_call_fast(self, payload: bytes) -> HubMessages | None:
-        found, asked, limits = decode_call(payload), self._incoming_requests, self._limits
-        number, uri, meta, target = found.number, found.uri, found.meta, self._parse_procedure
-        hub_id, aim = str(number), target(uri)
-        if aim.builtin or hub_id in asked or len(asked) >= limits.max_pending:
+        frame, requests, limits = decode_call(payload), self._incoming_requests, self._limits
+        number, uri, meta, parse_procedure = frame.number, frame.uri, frame.meta, self._parse_procedure
+        hub_id, target = str(number), parse_procedure(uri)
+        if target.builtin or hub_id in requests or len(requests) >= limits.max_pending:
             return None
         timeout = None
         if meta != EMPTY_META:
-            said = bytes(meta)
-            if len(said) > MAX_CACHED_META:
+            raw_meta = bytes(meta)
+            if len(raw_meta) > MAX_CACHED_META:
                 return None
-            timeout = read_timeout(said)
-        raw = bytes(found.body)
+            timeout = read_timeout(raw_meta)
+        raw = bytes(frame.body)
         check_numbers_and_depth(raw, limits.max_depth)
-        asked[hub_id] = number
-        return (hub.Call(hub_id, aim.method, Json(raw), uri, (), aim.callback, timeout),)
+        requests[hub_id] = number
+        return (hub.Call(hub_id, target.method, Json(raw), uri, (), target.callback, timeout),)
 
     def _receive_publish_fast(self, payload: bytes) -> HubMessages | None:
-        found, asked, limits = (
+        frame, requests, limits = (
             decode_call(payload),
             self._incoming_requests,
             self._limits,
-        )  # its fields are those of a CALL
-        number, uri = found.number, found.uri
+        )  # PUBLISH has the same fields
+        number, uri = frame.number, frame.uri
         hub_id = str(number)
         if (
-            found.meta != EMPTY_META
-            or hub_id in asked
-            or len(asked) >= limits.max_pending
+            frame.meta != EMPTY_META
+            or hub_id in requests
+            or len(requests) >= limits.max_pending
             or len(uri) > limits.max_name
         ):
             return None
         topic = topics.parse(uri, topics.LRPM)
-        raw = bytes(found.body)
+        raw = bytes(frame.body)
         check_numbers_and_depth(raw, limits.max_depth)
-        asked[hub_id] = IncomingRequest(number, PUBLISH, hub.Publish)
+        requests[hub_id] = IncomingRequest(number, PUBLISH, hub.Publish)
         return (hub.Publish(hub_id, topic, Json(raw)),)

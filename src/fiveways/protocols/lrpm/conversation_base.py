@@ -1,4 +1,4 @@
-"""The lower half of a conversation: frames in and out, the handshake, and messages that wait for their attachments."""
+"""The frame level of an LRPM conversation: packets, the handshake, and messages that wait for their attachments."""
 
 from abc import ABC, abstractmethod
 from collections import deque
@@ -30,15 +30,15 @@ Receiver: TypeAlias = Callable[[Any, Any], HubMessages]
 Sender: TypeAlias = Callable[[Any, Any], None]
 NO_MESSAGES: Final[tuple[hub.HubMessage, ...]] = ()
 MAX_ROUNDS: Final = 16
-"""LRPM-a03: PROVE and PROOF may be repeated, but not for ever."""
+"""LRPM-a03: the limit for repeated PROVE and PROOF."""
 MIN_FRAME_LIMIT: Final = 72
-"""What any limit leaves room for: a GOODBYE, and an ERROR without a text."""
+"""The lower bound of the frame limit: enough for a GOODBYE and for an ERROR without a text."""
 FIELD_COST: Final = 128
-"""What a field of an application's message takes beside its bytes."""
+"""Estimated memory of one field of an application's message, in addition to its bytes."""
 
 
 class ApplicationMessages:
-    """The kinds of messages that an application registered, and those of them that nobody has taken yet."""
+    """The registered kinds of application messages, and received messages that the application has not taken."""
 
     def __init__(self, limits: Limits, configured: object) -> None:
         self._limits = limits
@@ -47,7 +47,7 @@ class ApplicationMessages:
         self._size = 0
 
     def add(self, message: lrpm.Application) -> None:
-        """Keep a message; the oldest make room for it."""
+        """Store a message and drop the oldest if a limit is exceeded."""
         waiting, limits = self.messages, self._limits
         waiting.append(message)
         self._size += _message_size(message)
@@ -55,7 +55,7 @@ class ApplicationMessages:
             self._size -= _message_size(waiting.popleft())
 
     def take(self) -> list[lrpm.Application]:
-        """Hand them over."""
+        """Return the messages and remove them."""
         taken = list(self.messages)
         self.messages.clear()
         self._size = 0
@@ -63,15 +63,15 @@ class ApplicationMessages:
 
 
 def _message_size(message: lrpm.Application) -> int:
-    """Return what a message holds: its fields came as Json or Cbor, so that these bytes are theirs."""
+    """Return the memory that a message takes; its fields are Json or Cbor payloads."""
     return sum((FIELD_COST + len(getattr(field, "raw", b"")) for field in message.fields), FIELD_COST)
 
 
 class LrpmConversationBase(InlineAttachmentsMixin, ABC):
-    """One LRPM peer and its frames; `LrpmConversation` adds what they mean.
+    """The frames of an LRPM peer; `LrpmConversation` gives them their meaning.
 
-    The conversation has fewer than 30 attributes, those of all its classes together: beyond that Python reads each of
-    them more slowly.
+    All classes of the conversation together have fewer than 30 attributes: beyond that Python reads each of them more
+    slowly.
     """
 
     def __init__(self, setup: ConversationSetup, codec: lrpm.Codec) -> None:
@@ -80,27 +80,27 @@ class LrpmConversationBase(InlineAttachmentsMixin, ABC):
         self.error: RemoteProtocolError | None = None
         self.closed = False
         self._limits = setup.limits
-        # What we would not read ourselves we do not write.
+        # Frames above our own read limit are not written either.
         self._codec = lrpm.Codec(codec.encoding, max(setup.limits.max_text, MIN_FRAME_LIMIT))
         self.unsent: list[Packet] = []
         self._set_state(State.INIT if setup.role is Role.SERVER else State.CLIENT_INIT)
         self._challenge_rounds = 0
         self._deferred = DeferredQueues(setup.limits, codec.encoding)
         self._hub_messages: list[hub.HubMessage] = []
-        """What the hub will hear when it asks next: the ends of requests that could not go out after all."""
+        """Messages for the next call of the hub: failures of requests that could not be sent."""
         self._last_send_time = 0.0
         self._applications = ApplicationMessages(setup.limits, (setup.options or {}).get("application_kinds"))
 
     def _set_state(self, state: Enum) -> None:
-        # The rows are kept at hand: an Enum is hashed in Python, which takes as long as reading a small frame.
+        # The rows of the tables are cached: Enum hashes in Python, which takes as long as reading a small frame.
         self._state = state
         self._peer_transitions = TRANSITIONS[state]
         self._senders = self.SENDERS if state is State.OKAY else LrpmConversationBase.SENDERS
 
-    # What the runtime sees.
+    # The interface of base.Conversation.
 
     def receive(self, packet: Packet, now: float) -> HubMessages:
-        """Take one frame of the peer."""
+        """Handle a frame of the peer."""
         if self.closed:
             return NO_MESSAGES
         try:
@@ -116,12 +116,12 @@ class LrpmConversationBase(InlineAttachmentsMixin, ABC):
         return (*self._take_hub_messages(), *messages) if self._hub_messages else messages
 
     def send(self, message: hub.HubMessage, now: float) -> None:
-        """Say a word to the peer."""
+        """Send a hub message to the peer."""
         sender = self._senders.get(type(message))
         if sender is None:
             if type(message) not in self.SENDERS:
-                raise LocalProtocolError(f"LRPM has no way to say {type(message).__name__}")
-            raise LocalProtocolError(f"{type(message).__name__} cannot be said in state {self._state.value}")
+                raise LocalProtocolError(f"LRPM has no message for {type(message).__name__}")
+            raise LocalProtocolError(f"{type(message).__name__} cannot be sent in state {self._state.value}")
         try:
             sender(self, message)
         except BadTopic as exc:
@@ -131,86 +131,91 @@ class LrpmConversationBase(InlineAttachmentsMixin, ABC):
 
     @property
     def has_output(self) -> bool:
-        """Whether something is to be written, woken for or closed."""
+        """Whether there are packets, messages for the hub or a close to handle."""
         return bool(self.unsent or self._hub_messages or self.closed)
 
     def take_packets(self) -> list[Packet]:
-        """Hand over the frames to be written."""
+        """Return the frames to write and remove them from the queue."""
         packets, self.unsent = self.unsent, []
         return packets
 
     def deadline(self) -> float | None:
-        """LRPM has no timers of its own; but what the hub should hear need not wait for the peer."""
+        """Return a time in the past if there are messages for the hub: LRPM has no timers of its own."""
         return self._last_send_time if self._hub_messages else None
 
     def wake(self, now: float) -> HubMessages:
-        """Give what the hub should hear, if there is anything."""
+        """Return the pending messages for the hub."""
         return self._take_hub_messages()
 
     def _take_hub_messages(self) -> HubMessages:
         messages, self._hub_messages = self._hub_messages, []
         return messages
 
-    # Saying, waiting, and parting.
+    # Sending, deferring and closing.
 
     def _write_message(self, message: lrpm.Message) -> None:
-        """Put a message out that needs nothing else."""
-        after = OWN_TRANSITIONS[self._state].get(type(message))
-        if after is None:
-            raise LocalProtocolError(f"{type(message).__name__.upper()} cannot be said in state {self._state.value}")
+        """Queue a message that the state allows."""
+        next_state = OWN_TRANSITIONS[self._state].get(type(message))
+        if next_state is None:
+            raise LocalProtocolError(f"{type(message).__name__.upper()} cannot be sent in state {self._state.value}")
         self.unsent.append(self._codec.encode(message))
-        self._set_state(after)
+        self._set_state(next_state)
 
     def _write_or_defer(
-        self, line: OrderKey, message: lrpm.Message, names: AttachmentNames, answers: str = "", asks: int = 0
+        self,
+        order_key: OrderKey,
+        message: lrpm.Message,
+        names: AttachmentNames,
+        incoming_id: str = "",
+        outgoing_id: int = 0,
     ) -> DeferredMessage | None:
-        """Put a message out, or let it wait until its attachments, and all before it in its line, are there."""
+        """Queue a message, or defer it until its attachments and all earlier messages of its order key are complete."""
         packet = self._codec.encode(message)
-        if not names and line not in self._deferred.queues:
+        if not names and order_key not in self._deferred.queues:
             self.unsent.append(packet)
             return None
-        held = DeferredMessage(message, line, names, answers, asks)
-        self._deferred.add(held)
+        deferred = DeferredMessage(message, order_key, names, incoming_id, outgoing_id)
+        self._deferred.add(deferred)
         if not names:
-            self._report_delaying(held)
-        return held
+            self._report_delaying(deferred)
+        return deferred
 
     def _report_delaying(self, complete: DeferredMessage) -> None:
-        """Have the attachments hurried for which a complete event waits that is perhaps of another publisher."""
+        """Ask the hub to hurry attachments that delay a complete event, which may have another publisher."""
         if complete.order_key[0] == "event" and self.role is Role.SERVER:
             self._hub_messages += map(hub.Hurry, self._deferred.delaying_attachments(complete))
 
     def _send_attachment(self, message: hub.Attachment) -> None:
         if message.error is not None:
             message = hub.Attachment(message.name, error=bridge.replace_surrogates(message.error))
-        for held in self._deferred.add_attachment(message):
-            self._write_complete(held.order_key)
-            if len(held.attachments) == len(held.names):
-                self._report_delaying(held)
+        for deferred in self._deferred.add_attachment(message):
+            self._write_complete(deferred.order_key)
+            if len(deferred.attachments) == len(deferred.names):
+                self._report_delaying(deferred)
 
-    def _write_complete(self, line: OrderKey) -> None:
-        """Put out what need not wait any longer."""
-        while (held := self._deferred.pop_complete(line)) is not None:
+    def _write_complete(self, order_key: OrderKey) -> None:
+        """Queue the messages of an order key that are complete."""
+        while (deferred := self._deferred.pop_complete(order_key)) is not None:
             try:
-                packet = encode_with_attachments(held, self._codec.encode, self._deferred.encoding)
+                packet = encode_with_attachments(deferred, self._codec.encode, self._deferred.encoding)
             except Unrepresentable:
-                self._on_deferred_too_large(held)
+                self._on_deferred_too_large(deferred)
             else:
                 self.unsent.append(packet)
-                self._on_deferred_sent(held)
+                self._on_deferred_sent(deferred)
 
     @abstractmethod
-    def _on_deferred_sent(self, held: DeferredMessage) -> None:
-        """A message that waited has gone out."""
+    def _on_deferred_sent(self, deferred: DeferredMessage) -> None:
+        """Handle a deferred message that was sent."""
 
     @abstractmethod
-    def _on_deferred_too_large(self, held: DeferredMessage) -> None:
-        """A message that waited is too large, whatever becomes of its attachments."""
+    def _on_deferred_too_large(self, deferred: DeferredMessage) -> None:
+        """Handle a deferred message that is too large even without its attachments."""
 
     def _close_with_goodbye(self, farewell: lrpm.Goodbye) -> None:
         try:
             packet = self._codec.encode(farewell)
-        except Unrepresentable:  # too long a text
+        except Unrepresentable:  # the text is too long
             packet = self._codec.encode(lrpm.Goodbye(farewell.reason))
         self.unsent.append(packet)
         self._set_state(State.CLOSED)
@@ -220,11 +225,11 @@ class LrpmConversationBase(InlineAttachmentsMixin, ABC):
 
     def _send_goodbye(self, message: hub.Goodbye) -> None:
         if self.closed:
-            raise LocalProtocolError("the conversation is over")
+            raise LocalProtocolError("the conversation is closed")
         self._close_with_goodbye(bridge.goodbye_message(message))
 
     def _on_goodbye(self, message: lrpm.Goodbye) -> HubMessages:
-        # LRPM-a05: answered once. Our own closes the conversation, so that an answer to it is never answered.
+        # LRPM-a05: answer it once. Our own GOODBYE closes the conversation, so its answer is ignored.
         self._close_with_goodbye(lrpm.Goodbye(bridge.NORMAL_GOODBYE))
         return (bridge.read_goodbye(message),)
 
@@ -232,14 +237,14 @@ class LrpmConversationBase(InlineAttachmentsMixin, ABC):
 
     def _send_hello(self, message: hub.Hello | hub.Welcome) -> None:
         if message.attachments:
-            raise LocalProtocolError("a HELLO carries no attachments")
+            raise LocalProtocolError("a HELLO cannot have attachments")
         if (self.role is Role.CLIENT) is not isinstance(message, hub.Hello):
-            raise LocalProtocolError(f"a {self.role.value} does not say {type(message).__name__}")
+            raise LocalProtocolError(f"a {self.role.value} does not send {type(message).__name__}")
         self._write_message(lrpm.Hello(message.body))
 
     def _send_challenge(self, message: hub.Challenge) -> None:
         if self._challenge_rounds >= MAX_ROUNDS:
-            raise LocalProtocolError(f"{MAX_ROUNDS} challenges are enough")
+            raise LocalProtocolError(f"more than {MAX_ROUNDS} challenges")
         self._write_message(lrpm.Prove(message.body))
         self._challenge_rounds += 1
 
@@ -252,20 +257,20 @@ class LrpmConversationBase(InlineAttachmentsMixin, ABC):
     def _on_prove(self, message: lrpm.Prove) -> HubMessages:
         self._challenge_rounds += 1
         if self._challenge_rounds > MAX_ROUNDS:
-            raise RemoteProtocolError(Fault.UNEXPECTED, f"more than {MAX_ROUNDS} times PROVE", "LRPM-a03")
+            raise RemoteProtocolError(Fault.UNEXPECTED, f"more than {MAX_ROUNDS} PROVE messages", "LRPM-a03")
         return (hub.Challenge(message.body),)
 
     def _on_proof(self, message: lrpm.Proof) -> HubMessages:
         return (hub.Proof(message.body),)
 
-    # Kinds of applications: the hub has no word for them, so they pass it by.
+    # Application kinds bypass the hub, which has no message for them.
 
     def take_applications(self) -> list[lrpm.Application]:
-        """Hand over the messages of registered application kinds. Where nobody takes them, the oldest are dropped."""
+        """Return the received messages of registered application kinds. The oldest are dropped if nobody takes them."""
         return self._applications.take()
 
     def send_application(self, kind: int, fields: Sequence[Payload]) -> None:
-        """Say a message of a registered application kind."""
+        """Send a message of a registered application kind."""
         if kind not in self._applications.kinds:
             raise LocalProtocolError(f"kind {kind} is not registered")
         self._write_message(lrpm.Application(kind, tuple(fields)))

@@ -1,4 +1,4 @@
-"""Messages that wait: LRPM carries attachments inside the message, so that it goes out when all of them are there."""
+"""Messages that wait for their attachments, because LRPM carries attachments inside the message."""
 
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
@@ -16,28 +16,29 @@ from fiveways.wire.packet import Packet
 
 AttachmentNames: TypeAlias = tuple[str, ...]
 OrderKey: TypeAlias = tuple[str, str | int]
-"""What must stay in order: the answers to one request, the events of one subscription, what we publish on one topic."""
+"""The key of a sequence: the responses to one request, the events of one subscription, our publications on one topic.
+"""
 Encode: TypeAlias = Callable[[Any], Packet]
 
 
 class DeferredMessage(msgspec.Struct, gc=False):
-    """A message that waits for attachments, or behind one that does."""
+    """A message that waits for its attachments, or behind a message that does."""
 
     message: Any
     order_key: OrderKey
     names: AttachmentNames
     incoming_id: str = ""
-    """The request of the peer that is answered when this goes out."""
+    """The request of the peer that this message answers."""
     outgoing_id: int = 0
-    """The request of ours that is made when this goes out."""
+    """Our request that this message sends."""
     attachments: dict[str, hub.Attachment] = msgspec.field(default_factory=dict)
     size: int = 0
     delay_reported: bool = False
-    """Whether `delaying` has returned what it waits for."""
+    """Whether `delaying_attachments` has reported this message."""
 
 
 class DeferredQueues:
-    """Those that wait, in lines."""
+    """The deferred messages in one queue for each order key."""
 
     def __init__(self, limits: Limits, encoding: Encoding) -> None:
         self._limits = limits
@@ -47,112 +48,112 @@ class DeferredQueues:
         self._ignored: deque[str] = deque(maxlen=limits.max_expected_attachments)
         self._size = 0
 
-    def add(self, held: DeferredMessage) -> None:
-        """Let a message wait; LocalProtocolError if that would be too many."""
-        limits, size = self._limits, len(held.names)
-        if len(set(held.names)) != size:
-            raise LocalProtocolError("one attachment twice in a message")
+    def add(self, deferred: DeferredMessage) -> None:
+        """Add a message; LocalProtocolError if a limit is exceeded."""
+        limits, size = self._limits, len(deferred.names)
+        if len(set(deferred.names)) != size:
+            raise LocalProtocolError("an attachment name is used twice")
         if size > limits.max_attachments or len(self._awaited) + size > limits.max_expected_attachments:
-            raise LocalProtocolError("too many attachments are waited for")
+            raise LocalProtocolError("too many attachments are awaited")
         if sum(map(len, self.queues.values())) >= limits.max_pending:
             raise LocalProtocolError("too many messages wait for attachments")
-        self.queues.setdefault(held.order_key, deque()).append(held)
-        for name in held.names:
-            self._awaited.setdefault(name, []).append(held)
+        self.queues.setdefault(deferred.order_key, deque()).append(deferred)
+        for name in deferred.names:
+            self._awaited.setdefault(name, []).append(deferred)
 
     def delaying_attachments(self, complete: DeferredMessage) -> list[str]:
-        """Return the attachments for which a complete message waits because of its line; each of them once."""
-        behind = reversed(self.queues.get(complete.order_key, ()))
+        """Return the missing attachments of earlier messages that delay a complete one, each only once."""
+        queue = reversed(self.queues.get(complete.order_key, ()))
         names: list[str] = []
-        if any(each is complete for each in behind):
-            for each in behind:
-                if each.delay_reported:  # and so are all before it
+        if any(deferred is complete for deferred in queue):
+            for deferred in queue:
+                if deferred.delay_reported:  # all earlier messages are reported too
                     break
-                each.delay_reported = True
-                names += [name for name in each.names if name not in each.attachments]
+                deferred.delay_reported = True
+                names += [name for name in deferred.names if name not in deferred.attachments]
         return names
 
-    def add_attachment(self, given: hub.Attachment) -> list[DeferredMessage]:
-        """Take an attachment, or why there is none; return the messages that waited for it.
+    def add_attachment(self, attachment: hub.Attachment) -> list[DeferredMessage]:
+        """Add an attachment or its error; return the messages that contain it.
 
         Raises:
-            LocalProtocolError: nobody waits for it.
+            LocalProtocolError: no message waits for it.
         """
-        waiting = self._awaited.pop(given.name, None)
+        waiting = self._awaited.pop(attachment.name, None)
         if waiting is None:
-            if given.name not in self._ignored:
-                raise LocalProtocolError(f"no message waits for attachment {given.name}")
-            self._ignored.remove(given.name)
+            if attachment.name not in self._ignored:
+                raise LocalProtocolError(f"no message waits for attachment {attachment.name}")
+            self._ignored.remove(attachment.name)
             return []
-        for held in waiting:
-            self._store_attachment(held, given)
+        for deferred in waiting:
+            self._store_attachment(deferred, attachment)
         return waiting
 
-    def _store_attachment(self, held: DeferredMessage, given: hub.Attachment) -> None:
-        size = len(given.data) + len(given.error or "")
-        # Whether it fits in is told by the finished frame; what certainly does not need not be held until then.
-        if held.size + size > self._limits.max_text or self._size + size > self._limits.max_attachment:
-            given, size = failed_attachment(given), 0
-        held.attachments[given.name] = load_attachment(given)
-        held.size += size
+    def _store_attachment(self, deferred: DeferredMessage, attachment: hub.Attachment) -> None:
+        size = len(attachment.data) + len(attachment.error or "")
+        # The encoded frame decides whether it fits. An attachment above the limits needs no memory until then.
+        if deferred.size + size > self._limits.max_text or self._size + size > self._limits.max_attachment:
+            attachment, size = failed_attachment(attachment), 0
+        deferred.attachments[attachment.name] = load_attachment(attachment)
+        deferred.size += size
         self._size += size
 
-    def pop_complete(self, line: OrderKey) -> DeferredMessage | None:
-        """Return the first message of a line if it has all that it waited for."""
-        waiting = self.queues.get(line)
+    def pop_complete(self, order_key: OrderKey) -> DeferredMessage | None:
+        """Remove and return the first message of a queue if it has all its attachments."""
+        waiting = self.queues.get(order_key)
         if not waiting or len(waiting[0].attachments) < len(waiting[0].names):
             return None
-        held = waiting.popleft()
-        self._size -= held.size
+        deferred = waiting.popleft()
+        self._size -= deferred.size
         if not waiting:
-            del self.queues[line]
-        return held
+            del self.queues[order_key]
+        return deferred
 
-    def discard(self, dropped: DeferredMessage) -> None:
-        """Forget a message, whose attachments may still come."""
-        waiting = self.queues[dropped.order_key]
-        waiting.remove(dropped)
+    def discard(self, deferred: DeferredMessage) -> None:
+        """Remove a message; attachments that still arrive are ignored."""
+        waiting = self.queues[deferred.order_key]
+        waiting.remove(deferred)
         if not waiting:
-            del self.queues[dropped.order_key]
-        self._release(dropped)
+            del self.queues[deferred.order_key]
+        self._release(deferred)
 
-    def discard_queue(self, line: OrderKey) -> None:
-        """Forget all the messages of a line."""
-        for held in self.queues.pop(line, ()):
-            self._release(held)
+    def discard_queue(self, order_key: OrderKey) -> None:
+        """Remove all messages of a queue."""
+        for deferred in self.queues.pop(order_key, ()):
+            self._release(deferred)
 
-    def _release(self, dropped: DeferredMessage) -> None:
-        self._size -= dropped.size
-        for name in dropped.names:
-            others = [each for each in self._awaited.pop(name, ()) if each is not dropped]
+    def _release(self, deferred: DeferredMessage) -> None:
+        self._size -= deferred.size
+        for name in deferred.names:
+            others = [other for other in self._awaited.pop(name, ()) if other is not deferred]
             if others:
                 self._awaited[name] = others
-            elif name not in dropped.attachments:
+            elif name not in deferred.attachments:
                 self._ignored.append(name)
 
 
-def failed_attachment(given: hub.Attachment) -> hub.Attachment:
-    """Return what is said in place of an attachment that does not fit in."""
-    why = f"too large for LRPM: {len(given.data)} bytes" if given.error is None else "failed"
-    return hub.Attachment(given.name, error=why)
+def failed_attachment(attachment: hub.Attachment) -> hub.Attachment:
+    """Return the error that replaces an attachment that is too large."""
+    error = f"too large for LRPM: {len(attachment.data)} bytes" if attachment.error is None else "failed"
+    return hub.Attachment(attachment.name, error=error)
 
 
-def encode_with_attachments(held: DeferredMessage, encode: Encode, encoding: Encoding) -> Packet:
-    """Return the frame of a message that has all its attachments; Unrepresentable if it is too large without them."""
-    if not held.names:
-        return encode(held.message)
-    for found in _attachment_fallbacks([held.attachments[name] for name in held.names]):
-        meta = bridge.meta_with_attachments(held.message.meta, found, encoding)
+def encode_with_attachments(deferred: DeferredMessage, encode: Encode, encoding: Encoding) -> Packet:
+    """Return the frame of a complete message; Unrepresentable if it is too large without attachments."""
+    if not deferred.names:
+        return encode(deferred.message)
+    for attachments in _attachment_fallbacks([deferred.attachments[name] for name in deferred.names]):
+        meta = bridge.meta_with_attachments(deferred.message.meta, attachments, encoding)
         try:
-            return encode(msgspec.structs.replace(held.message, meta=meta))
+            return encode(msgspec.structs.replace(deferred.message, meta=meta))
         except Unrepresentable:
             continue
     raise Unrepresentable("too large, even without its attachments")
 
 
-def _attachment_fallbacks(found: list[hub.Attachment]) -> Iterator[Sequence[hub.Attachment]]:
-    """Give all attachments; then, as the whole is too large, all but the largest; then none of them."""
-    yield found
-    largest = max(found, key=lambda each: len(each.data))
-    yield [failed_attachment(each) if each is largest else each for each in found]
-    yield [*map(failed_attachment, found)]
+def _attachment_fallbacks(attachments: list[hub.Attachment]) -> Iterator[Sequence[hub.Attachment]]:
+    """Yield all attachments; then, if the frame is too large, all but the largest; then none."""
+    yield attachments
+    largest = max(attachments, key=lambda attachment: len(attachment.data))
+    yield [failed_attachment(attachment) if attachment is largest else attachment for attachment in attachments]
+    yield [*map(failed_attachment, attachments)]

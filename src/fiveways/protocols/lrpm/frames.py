@@ -1,4 +1,4 @@
-"""Packet <-> Frame, as far as both encodings agree: an array of the kind and then the fields, in order (LRPM-13)."""
+"""The common part of both encodings: a frame is an array of the kind and the fields in order (LRPM-13)."""
 
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -17,7 +17,7 @@ MAX_U64: Final = (1 << 64) - 1
 
 
 class Kind(IntEnum):
-    """The kinds of the document, by their names there."""
+    """The message kinds of the spec."""
 
     GOODBYE = 1
     HELLO = 2
@@ -39,11 +39,11 @@ class Kind(IntEnum):
 APPLICATION_KINDS: Final = range(127, 256)
 RESERVED_KINDS: Final = (0, *range(80, 127))
 MAX_FIELDS: Final = 256
-"""Fields of an application's message: small ones take many times their bytes when they are read."""
+"""Limit for the fields of an application's message: small fields take many times their bytes in memory."""
 
 
 class Field(Enum):
-    """The types of fields; how each is written is up to the encoding."""
+    """The types of fields; the encoding defines their form."""
 
     ID = "id"
     URI = "uri"
@@ -71,64 +71,64 @@ FIELDS_BY_KIND: Final[dict[int, tuple[Field, ...]]] = {
     Kind.UNSUBSCRIBE: (_ID, _ID, _META),
     Kind.UNSUBSCRIBED: (_ID, _META),
 }
-"""The fields of each kind in their order. META is always the last, BODY if there is one the last but one."""
+"""The fields of each kind in order. META is always the last, BODY (if any) the last but one."""
 
 Meta: TypeAlias = Mapping[str, object]
 NO_META: Final[Meta] = {}
 INVALID_VALUE: Final = object()
-"""In a meta: what is well-formed but means nothing, such as a CBOR map with two equal keys. No key takes it."""
+"""A well-formed but meaningless value in a meta, such as a CBOR map with two equal keys. No key accepts it."""
 KindNames: TypeAlias = Mapping[str, int]
 NO_KIND_NAMES: Final[KindNames] = {}
 
 Frame: TypeAlias = tuple[int, Sequence[Any]]
 """The kind and the fields: int for ID and KIND, str for URI, Payload for BODY, Meta for META.
 
-A plain tuple, for one is made per message. The fields of an application's kind are all Payloads.
+A plain tuple, because one is created per message. The fields of an application's kind are all Payloads.
 """
 
 
 @dataclass(frozen=True, slots=True)
 class Encoding:
-    """What JSON and CBOR do each in its own way."""
+    """The functions of an encoding, JSON or CBOR."""
 
     parse_frame: Callable[[Packet, Limits, KindNames], Frame]
     serialize_frame: Callable[[Frame], Packet]
-    """Unrepresentable if a body cannot go in this encoding."""
+    """Raises Unrepresentable if the encoding cannot express a body."""
     write_attachment: Callable[[bytes], object]
-    """How `meta.attachments` holds one."""
+    """Returns the form of an attachment in `meta.attachments`."""
     read_attachment: Callable[[object], bytes]
-    """Undo `write_attachment`; ValueError if it cannot be one."""
+    """The inverse of `write_attachment`; ValueError if the value is not an attachment."""
     write_call: Callable[[int, str, Payload, int, bool, bool], Packet]
-    """A CALL in one go: its id, uri and body, a timeout in milliseconds, whether it wants parts, and progress."""
+    """Serializes a CALL from id, uri, body, timeout in milliseconds, `stream` and `progress`."""
     write_result: Callable[[int, Payload], Packet]
-    """A RESULT without a meta, in one go."""
+    """Serializes a RESULT without a meta."""
     write_event: Callable[[int, int, Payload, str], Packet]
-    """An EVENT that tells its topic and nothing else, in one go."""
+    """Serializes an EVENT with its topic and no other meta."""
     write_published: Callable[[int, int], Packet]
-    """A PUBLISHED, in one go."""
+    """Serializes a PUBLISHED."""
 
 
-def call_meta(wait: int, stream: bool, progress: bool) -> dict[str, object]:
-    """Return what most calls say beside their body, if anything."""
-    wanted = (("timeout", wait), ("stream", stream), ("progress", progress))
-    return {key: value for key, value in wanted if value}
+def call_meta(milliseconds: int, stream: bool, progress: bool) -> dict[str, object]:
+    """Return the common meta of a call."""
+    options = (("timeout", milliseconds), ("stream", stream), ("progress", progress))
+    return {key: value for key, value in options if value}
 
 
 def check_packet(packet: Packet, limits: Limits, label: str) -> bytes:
-    """Return the bytes of a packet that are not at hand; or refuse it, which is of the wrong sort or too large."""
+    """Return the bytes of a packet that is a blob; RemoteProtocolError for the wrong type or size."""
     if packet.is_text is not (label == "JSON"):
-        sort = "text" if packet.is_text else "binary"
-        raise malformed_error(f"a {sort} frame in a conversation in {label}", "LRPM-a19")
+        frame_type = "text" if packet.is_text else "binary"
+        raise malformed_error(f"a {frame_type} frame in a {label} conversation", "LRPM-a19")
     return packet_content(packet, limits, "frame", "LRPM-a19")
 
 
 def malformed_error(text: str, rule: str) -> RemoteProtocolError:
-    """Blame the peer for what is not as `rule` says."""
+    """Return the error for a violation of `rule` by the peer."""
     return RemoteProtocolError(Fault.MALFORMED, text, rule)
 
 
 def check_field_count(fields: int) -> None:
-    """Refuse an application's message with more fields than we hold."""
+    """Refuse an application's message with more than MAX_FIELDS fields."""
     if fields > MAX_FIELDS:
         raise RemoteProtocolError(Fault.TOO_LARGE, f"{fields} fields", "LRPM-11")
 
@@ -137,7 +137,7 @@ _KIND_NAME: Final = re.compile("[A-Z_]+")
 
 
 def resolve_kind(kind: object, names: KindNames) -> int:
-    """Return the number of a message's kind, which is known or an application's; `names` are those of applications."""
+    """Return the number of a known or application kind; `names` are the names of application kinds."""
     number = read_kind(kind, names)
     if number in FIELDS_BY_KIND or number in APPLICATION_KINDS:
         return number
@@ -146,11 +146,11 @@ def resolve_kind(kind: object, names: KindNames) -> int:
 
 
 def read_kind(kind: object, names: KindNames) -> int:
-    """Return the number of a kind that was written as a number or as a name (LRPM-06)."""
+    """Return the number of a kind given as a number or a name (LRPM-06)."""
     if type(kind) is int:
         if 0 <= kind <= MAX_U8:
             return kind
-        raise malformed_error("a kind beyond 8 bits", "LRPM-06")
+        raise malformed_error("a kind of more than 8 bits", "LRPM-06")
     if type(kind) is not str or _KIND_NAME.fullmatch(kind) is None:
         raise malformed_error("a kind that is neither a number nor a name in capitals", "LRPM-06")
     number = Kind.__members__.get(kind, names.get(kind))
@@ -160,24 +160,26 @@ def read_kind(kind: object, names: KindNames) -> int:
 
 
 def check_id(value: object) -> int:
-    """Return the ID that this is; LRPM-a09: integers only, and a bool is none."""
+    """Return the value if it is an ID; LRPM-a09: only integers, and a bool is not one."""
     if type(value) is not int or not 0 <= value <= MAX_U64:
-        raise malformed_error("an id that is no unsigned integer of 64 bits", "LRPM-a09")
+        raise malformed_error("an id is not an unsigned integer of 64 bits", "LRPM-a09")
     return value
 
 
 def parse_application_kinds(configured: object) -> tuple[frozenset[int], KindNames]:
-    """Return the kinds that an application registered (LRPM-a10): a map of names to numbers, or the numbers alone.
+    """Return the registered application kinds (LRPM-a10) from a map of names to numbers, or from numbers.
 
     Raises:
-        LocalProtocolError: the configuration cannot mean that.
+        LocalProtocolError: the configuration is invalid.
     """
-    named: KindNames = configured if isinstance(configured, Mapping) else {}
-    numbers = named.values() if named else configured or ()
+    names: KindNames = configured if isinstance(configured, Mapping) else {}
+    numbers = names.values() if names else configured or ()
     if not isinstance(numbers, Iterable) or not all(
-        type(each) is int and each in APPLICATION_KINDS for each in numbers
+        type(number) is int and number in APPLICATION_KINDS for number in numbers
     ):
-        raise LocalProtocolError("application_kinds has numbers from 127 to 255 only")
-    if not all(_KIND_NAME.fullmatch(name) and name not in Kind.__members__ for name in named):
-        raise LocalProtocolError("application_kinds has names of capitals and '_', and none of the document's")
-    return frozenset(numbers), named
+        raise LocalProtocolError("application_kinds must be numbers from 127 to 255")
+    if not all(_KIND_NAME.fullmatch(name) and name not in Kind.__members__ for name in names):
+        raise LocalProtocolError(
+            "names in application_kinds must consist of capitals and '_' and differ from the kinds of the spec"
+        )
+    return frozenset(numbers), names

@@ -1,4 +1,4 @@
-"""Packet <-> Frame in JSON: one array in a text frame. The body stays raw, but has been found well-formed."""
+"""Conversion between packets and frames in JSON: an array in a text frame. The body stays raw but is validated."""
 
 import json
 from base64 import b64decode, b64encode
@@ -35,8 +35,8 @@ from fiveways.wire.limits import Limits
 from fiveways.wire.packet import Packet
 from fiveways.wire.payload import Json, Payload
 
-# msgspec reads a numbered kind with all its fields in one go, and strictly: neither 13.0 nor true is 13. What it does
-# not take is looked at again at leisure: a kind by name, an application's kind, an id beyond 63 bits, or a fault.
+# msgspec decodes a numbered kind with all its fields at once, and strictly: neither 13.0 nor true is 13. The general
+# path handles everything else: a kind by name, an application's kind, an id beyond 63 bits, or an error.
 _Id: TypeAlias = Annotated[int, msgspec.Meta(ge=0, le=(1 << 63) - 1)]
 _TYPES: Final[dict[Field, Any]] = {
     Field.ID: _Id,
@@ -47,7 +47,7 @@ _TYPES: Final[dict[Field, Any]] = {
 _CALL, _RESULT, _EVENT = int(Kind.CALL), int(Kind.RESULT), int(Kind.EVENT)
 EMPTY_META: Final = Raw(b"{}")
 MAX_CACHED_META: Final = 40
-"""Enough for a timeout, and little enough to remember many of."""
+"""Enough for a timeout, and small enough to cache many of them."""
 
 
 def _define_struct(kind: int, shape: tuple[Field, ...]) -> type[msgspec.Struct]:
@@ -65,32 +65,32 @@ _encode_json: Final = msgspec.json.Encoder().encode
 _write_meta: Final = strict_json.write
 _struct_fields: Final = msgspec.structs.astuple
 _count_keys: Final[Callable[[str], int]] = json.JSONDecoder(object_pairs_hook=len, parse_int=str).decode
-"""How many keys an object has, and not how many different ones."""
+"""Returns the number of keys of an object, counting repeated ones."""
 
 
 def parse_frame(packet: Packet, limits: Limits, names: KindNames = NO_KIND_NAMES) -> Frame:
-    """Take a text packet apart; RemoteProtocolError whatever is wrong with it."""
+    """Parse a text packet; RemoteProtocolError if it is invalid."""
     payload = packet.payload
     if not packet.is_text or len(payload) > limits.max_text or packet.blob is not None:
         payload = check_packet(packet, limits, "JSON")
     try:
         if not payload.isascii():
             payload.decode()
-        found = _decode_numbered_kind(payload)
+        frame = _decode_numbered_kind(payload)
     except msgspec.ValidationError:
         return _parse_general(payload, limits, names)
     except UnicodeDecodeError as exc:
         raise malformed_error(f"a text frame is not UTF-8: {exc.reason}", "LRPM-a01") from None
     except (msgspec.DecodeError, RecursionError) as exc:
         raise malformed_error(str(exc), "LRPM-13") from None
-    kind = _STRUCT_KINDS[type(found)]
-    meta = NO_META if found.meta == EMPTY_META else _read_meta(found.meta, limits)
-    # The kinds that most messages are of need not be taken apart field by field.
+    kind = _STRUCT_KINDS[type(frame)]
+    meta = NO_META if frame.meta == EMPTY_META else _read_meta(frame.meta, limits)
+    # The most common kinds need no loop over their fields.
     if kind == _CALL:
-        return kind, (found.id0, found.uri1, _read_body(found.body2, limits), meta)
+        return kind, (frame.id0, frame.uri1, _read_body(frame.body2, limits), meta)
     if kind == _RESULT:
-        return kind, (found.id0, _read_body(found.body1, limits), meta)
-    *head, last, _ = _struct_fields(found)
+        return kind, (frame.id0, _read_body(frame.body1, limits), meta)
+    *head, last, _ = _struct_fields(frame)
     return kind, (*head, _read_body(last, limits) if kind in _KINDS_WITH_BODY else last, meta)
 
 
@@ -120,37 +120,39 @@ _decode_timeout: Final = msgspec.json.Decoder(_Timeout).decode
 
 @lru_cache(1024)
 def read_timeout(meta: bytes) -> float | None:
-    """Return the seconds of a short meta that holds a timeout and nothing else; else ValueError or what msgspec says.
+    """Return the seconds of a short meta that contains only a timeout; None for 0.
 
-    No time at all means that nothing is said of it.
+    Raises:
+        ValueError: there are other keys.
+        msgspec.DecodeError: it is invalid.
     """
     if meta.count(b":") > 1:
         raise ValueError("more than a timeout")
     return _decode_timeout(meta).timeout / 1000 or None
 
 
-def write_call(number: int, uri: str, body: Payload, wait: int, stream: bool, progress: bool) -> Packet:
-    """Write a CALL that wants nothing unusual."""
+def write_call(number: int, uri: str, body: Payload, milliseconds: int, stream: bool, progress: bool) -> Packet:
+    """Write a plain CALL."""
     if stream or progress:
-        meta = _cached_meta(wait, stream, progress)
+        meta = _cached_meta(milliseconds, stream, progress)
         return Packet(b"[40,%d,%b,%b,%b]" % (number, _quote(uri), body.json(), meta))
-    if wait:
-        return Packet(b'[40,%d,%b,%b,{"timeout":%d}]' % (number, _quote(uri), body.json(), wait))
+    if milliseconds:
+        return Packet(b'[40,%d,%b,%b,{"timeout":%d}]' % (number, _quote(uri), body.json(), milliseconds))
     return Packet(b"[40,%d,%b,%b,{}]" % (number, _quote(uri), body.json()))
 
 
 @lru_cache(1024)
-def _cached_meta(wait: int, stream: bool, progress: bool) -> bytes:
-    return _write_meta(call_meta(wait, stream, progress))
+def _cached_meta(milliseconds: int, stream: bool, progress: bool) -> bytes:
+    return _write_meta(call_meta(milliseconds, stream, progress))
 
 
 def write_result(number: int, body: Payload) -> Packet:
-    """Write a RESULT that says nothing beside."""
+    """Write a RESULT without a meta."""
     return Packet(b"[41,%d,%b,{}]" % (number, body.json()))
 
 
 def write_event(publication: int, subscription: int, body: Payload, topic: str) -> Packet:
-    """Write an EVENT that tells its topic and nothing else."""
+    """Write an EVENT with its topic and no other meta."""
     return Packet(b'[60,%d,%d,%b,{"topic":%b}]' % (publication, subscription, body.json(), _quote(topic)))
 
 
@@ -161,17 +163,17 @@ def write_published(number: int, publication: int) -> Packet:
 
 @lru_cache(1024)
 def _quote(uri: str) -> bytes:
-    """Write a uri or topic of ours, which are never too long to remember."""
+    """Return the JSON of our own uri or topic, which is short enough to cache."""
     return _encode_json(uri)
 
 
 def _parse_general(payload: bytes, limits: Limits, names: KindNames) -> Frame:
-    """Read a frame field by field, so that whatever is wrong has a name."""
+    """Parse a frame field by field to find the exact error."""
     try:
         items = _decode_items(payload)
     except msgspec.ValidationError:
-        raise malformed_error("a frame that is no array", "LRPM-13") from None
-    except (msgspec.DecodeError, RecursionError) as exc:  # the fault that was found first may not be the only one
+        raise malformed_error("the frame is not an array", "LRPM-13") from None
+    except (msgspec.DecodeError, RecursionError) as exc:  # the first error found may hide another one
         raise malformed_error(str(exc), "LRPM-13") from None
     if not items:
         raise malformed_error("an empty array", "LRPM-13")
@@ -180,7 +182,7 @@ def _parse_general(payload: bytes, limits: Limits, names: KindNames) -> Frame:
         check_field_count(len(items) - 1)
         return kind, [_read_body(item, limits) for item in items[1:]]
     shape = FIELDS_BY_KIND[kind]
-    if len(items) < len(shape):  # the kind makes up for the meta, which may be absent (LRPM-a08)
+    if len(items) < len(shape):  # the kind counts as one item; the meta may be absent (LRPM-a08)
         raise malformed_error(f"{len(items) - 1} fields of kind {kind}", "LRPM-11")
     fields = [_read_field(field, item, limits) for field, item in zip(shape, items[1:], strict=False)]
     return kind, fields if len(fields) == len(shape) else [*fields, NO_META]
@@ -195,7 +197,7 @@ def _read_field(field: Field, item: Raw, limits: Limits) -> object:
         case Field.URI:
             uri = _read_scalar(item)
             if not isinstance(uri, str):
-                raise malformed_error("a uri that is no string", "LRPM-03")
+                raise malformed_error("a uri is not a string", "LRPM-03")
             return uri
         case Field.BODY:
             return _read_body(item, limits)
@@ -206,7 +208,7 @@ def _read_field(field: Field, item: Raw, limits: Limits) -> object:
 
 
 def _read_scalar(item: Raw) -> object:
-    """Return a value that should be a number or a string; anything larger need not be built to be refused."""
+    """Return a number or a string; None for other values, which are not decoded."""
     if bytes(item)[:1] in (b"[", b"{"):
         return None
     try:
@@ -229,20 +231,20 @@ def _read_meta(item: Raw, limits: Limits) -> Meta:
     if raw[:1] != b"{":
         null = raw == b"null"
         raise malformed_error(
-            "null for meta" if null else "a meta that is no object", "LRPM-a08" if null else "LRPM-08"
+            "null for meta" if null else "the meta is not an object", "LRPM-a08" if null else "LRPM-08"
         )
     try:
         meta = cast(Meta, strict_json.parse(raw, limits.max_depth))
     except Malformed as exc:
         raise malformed_error(str(exc), "LRPM-13") from None
-    # Each key has a colon of its own. Only where there are more of them a slower reader has to count the keys.
+    # Each key has a colon. Only with more colons than keys a slower parser counts the keys.
     if raw.count(b":") != len(meta) and _count_keys(raw.decode()) != len(meta):
         raise malformed_error("two equal keys in meta", "LRPM-13")
     return meta
 
 
 def serialize_frame(frame: Frame) -> Packet:
-    """Write a frame with its kind as a number (LRPM-a07) and always with its meta (LRPM-a08)."""
+    """Return the packet of a frame, with a numeric kind (LRPM-a07) and always with a meta (LRPM-a08)."""
     kind, fields = frame
     if kind == _CALL:
         number, uri, body, meta = fields

@@ -1,4 +1,4 @@
-"""Frame <-> Message: the fifteen messages of the document, and those of applications."""
+"""Conversion between frames and messages: the fifteen messages of the spec, and application messages."""
 
 import sys
 from collections.abc import Callable
@@ -16,11 +16,11 @@ from fiveways.wire.payload import Payload
 
 
 class Message(msgspec.Struct, frozen=True, gc=False):
-    """The root of all of them. Fields stand in the order of the wire."""
+    """Base class of the messages. The fields are in wire order."""
 
 
 class Goodbye(Message, frozen=True, gc=False):
-    """GOODBYE (1): the sender ends the session; any state."""
+    """GOODBYE (1): the end of the session, in any state."""
 
     reason: str
     meta: Meta = NO_META
@@ -41,14 +41,14 @@ class Prove(Message, frozen=True, gc=False):
 
 
 class Proof(Message, frozen=True, gc=False):
-    """PROOF (4): the client's answer to PROVE."""
+    """PROOF (4): the client's response to PROVE."""
 
     body: Payload
     meta: Meta = NO_META
 
 
 class Error(Message, frozen=True, gc=False):
-    """ERROR (20): the request of that kind and id failed."""
+    """ERROR (20): the request with that kind and id failed."""
 
     request_kind: int
     request_id: int
@@ -58,14 +58,14 @@ class Error(Message, frozen=True, gc=False):
 
 
 class Cancel(Message, frozen=True, gc=False):
-    """CANCEL (21): the answer to that request is no longer wanted; it has no id of its own."""
+    """CANCEL (21): the response to that request is not needed any more; it has no id of its own."""
 
     request_id: int
     meta: Meta = NO_META
 
 
 class Call(Message, frozen=True, gc=False):
-    """CALL (40): run a procedure."""
+    """CALL (40): a call of a procedure."""
 
     request_id: int
     procedure: str
@@ -74,7 +74,7 @@ class Call(Message, frozen=True, gc=False):
 
 
 class Result(Message, frozen=True, gc=False):
-    """RESULT (41): what a call gave, or with `meta.part` a part of it, or with `meta.progress` how it is doing."""
+    """RESULT (41): the result of a call, or with `meta.part` a part of it, or with `meta.progress` progress."""
 
     request_id: int
     body: Payload
@@ -82,7 +82,7 @@ class Result(Message, frozen=True, gc=False):
 
 
 class Event(Message, frozen=True, gc=False):
-    """EVENT (60): a publication, for one subscription."""
+    """EVENT (60): a publication for one subscription."""
 
     publication_id: int
     subscription_id: int
@@ -91,7 +91,7 @@ class Event(Message, frozen=True, gc=False):
 
 
 class Publish(Message, frozen=True, gc=False):
-    """PUBLISH (61): give this to all who subscribed."""
+    """PUBLISH (61): a publication for all subscribers of the topic."""
 
     request_id: int
     topic: str
@@ -100,7 +100,7 @@ class Publish(Message, frozen=True, gc=False):
 
 
 class Published(Message, frozen=True, gc=False):
-    """PUBLISHED (62): it was given on, under this id."""
+    """PUBLISHED (62): the response to PUBLISH with the publication's id."""
 
     request_id: int
     publication_id: int
@@ -108,7 +108,7 @@ class Published(Message, frozen=True, gc=False):
 
 
 class Subscribe(Message, frozen=True, gc=False):
-    """SUBSCRIBE (63): send me what is published there."""
+    """SUBSCRIBE (63): a request for the events of a topic."""
 
     request_id: int
     topic: str
@@ -116,7 +116,7 @@ class Subscribe(Message, frozen=True, gc=False):
 
 
 class Subscribed(Message, frozen=True, gc=False):
-    """SUBSCRIBED (64): EVENTs will carry this id."""
+    """SUBSCRIBED (64): the response with the subscription's id, which its EVENTs contain."""
 
     request_id: int
     subscription_id: int
@@ -124,7 +124,7 @@ class Subscribed(Message, frozen=True, gc=False):
 
 
 class Unsubscribe(Message, frozen=True, gc=False):
-    """UNSUBSCRIBE (65): no more of this subscription."""
+    """UNSUBSCRIBE (65): a request to end a subscription."""
 
     request_id: int
     subscription_id: int
@@ -132,14 +132,14 @@ class Unsubscribe(Message, frozen=True, gc=False):
 
 
 class Unsubscribed(Message, frozen=True, gc=False):
-    """UNSUBSCRIBED (66): it is over."""
+    """UNSUBSCRIBED (66): the response to UNSUBSCRIBE."""
 
     request_id: int
     meta: Meta = NO_META
 
 
 class Application(Message, frozen=True, gc=False):
-    """A kind from 127 to 255, whose meaning both ends agreed upon elsewhere."""
+    """A kind from 127 to 255 with a meaning defined by the application."""
 
     kind: int
     fields: tuple[Payload, ...] = ()
@@ -171,38 +171,43 @@ _struct_fields: Final[Callable[[Any], tuple[Any, ...]]] = msgspec.structs.astupl
 
 
 class Codec:
-    """Packets to messages and back, in one of the two encodings; `longest` bounds the frames that are written."""
+    """Encoder and decoder of messages in one encoding; `max_frame` limits the encoded frames."""
 
-    def __init__(self, encoding: Encoding, longest: int = sys.maxsize) -> None:
+    def __init__(self, encoding: Encoding, max_frame: int = sys.maxsize) -> None:
         self.encoding = encoding
-        self.max_frame = longest
+        self.max_frame = max_frame
         self.write_call = encoding.write_call
         self.write_result = encoding.write_result
         self._parse = encoding.parse_frame
         self._serialize = encoding.serialize_frame
 
     def decode(self, packet: Packet, limits: Limits, names: KindNames = NO_KIND_NAMES) -> Message:
-        """Return the one message of a packet; RemoteProtocolError whatever is wrong with it.
+        """Return the message in a packet; RemoteProtocolError if it is invalid.
 
-        Every application's kind is read by its number; `names` are those that may also come by name.
+        Every application kind is accepted by number; `names` are those accepted by name.
         """
         kind, fields = self._parse(packet, limits, names)
-        make = MESSAGES_BY_KIND.get(kind)
-        return Application(kind, tuple(fields)) if make is None else make(*fields)
+        message_type = MESSAGES_BY_KIND.get(kind)
+        return Application(kind, tuple(fields)) if message_type is None else message_type(*fields)
 
     def encode(self, message: object) -> Packet:
-        """Write a message; Unrepresentable if its body cannot go in this encoding, TooLarge if it gets too long."""
+        """Return the packet of a message.
+
+        Raises:
+            Unrepresentable: the encoding cannot express the body.
+            TooLarge: the frame exceeds `max_frame`.
+        """
         number = _KIND_NUMBERS.get(type(message))
         if number is not None:
             packet = self._serialize((number, _struct_fields(message)))
         elif isinstance(message, Application):
             packet = self._serialize((message.kind, message.fields))
         else:
-            raise LocalProtocolError(f"{type(message).__name__} is no message of LRPM")
+            raise LocalProtocolError(f"{type(message).__name__} is not an LRPM message")
         return self.check_size(packet)
 
     def check_size(self, packet: Packet) -> Packet:
-        """Return a frame that is not too long; TooLarge if it is."""
+        """Return the frame; TooLarge if it exceeds `max_frame`."""
         if len(packet.payload) > self.max_frame:
             raise TooLarge(f"a frame of {len(packet.payload)} bytes is too large for LRPM")
         return packet

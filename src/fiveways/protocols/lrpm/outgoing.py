@@ -1,4 +1,4 @@
-"""What we have asked the peer for, and what we follow there."""
+"""Our pending requests and our subscriptions at the peer."""
 
 from typing import Final
 
@@ -12,11 +12,11 @@ from fiveways.protocols.lrpm.frames import NO_META, Meta, call_meta
 CALL_METAS: Final = {
     (stream, progress): call_meta(0, stream, progress) for stream in (False, True) for progress in (False, True)
 }
-"""What a call may ask for beside its answer."""
+"""The meta of a call by the options `stream` and `progress`."""
 
 
 class OwnSubscription(msgspec.Struct, frozen=True, gc=False):
-    """A subscription of ours; `topic` is empty where a wildcard leaves it open."""
+    """Our subscription; `topic` is empty for a pattern."""
 
     subscription: str
     topic: Topic
@@ -24,21 +24,21 @@ class OwnSubscription(msgspec.Struct, frozen=True, gc=False):
 
 
 class OutgoingRequest(msgspec.Struct, gc=False):
-    """A request of ours: whose it is (None: nobody waits for the answer), and which word it says."""
+    """Our pending request. `hub_id` is None if the hub does not wait for the response."""
 
     hub_id: str | None
     kind: int
     message_type: type[hub.HubMessage]
     meta: Meta = NO_META
-    """What we asked for beside: an answer in parts, progress."""
+    """The options of the request: streamed result, progress."""
     subscription: OwnSubscription | None = None
     order_key: OrderKey | None = None
     deferred: DeferredMessage | None = None
-    """Not on the wire yet: it waits, in `line`, for its attachments."""
+    """Set while the request waits for its attachments and is not sent."""
     parts: int = 0
     cancelled: bool = False
-    """A SUBSCRIBE that nobody wants any more; whatever else is cancelled is forgotten."""
+    """Set for a cancelled SUBSCRIBE; other requests are removed when they are cancelled."""
 
     def simple_call_id(self) -> str | None:
-        """Return whose it is, if it is a call that has been said: an answer without a meta is its end."""
+        """Return the hub id if this is a call that was sent, so that a RESULT without a meta ends it."""
         return self.hub_id if self.message_type is hub.Call and self.deferred is None else None

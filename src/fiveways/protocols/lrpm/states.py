@@ -1,7 +1,7 @@
-"""The states of a session, and what either side may say in each; which end of the link we are shows only in them.
+"""The states of a session, and the messages that each side may send in each state.
 
-The document has INIT, AUTH and OKAY. Before OKAY the two ends take turns (LRPM-a03), so INIT and AUTH are split by
-whose turn it is, and a message out of turn is simply one that its row does not have.
+The spec has INIT, AUTH and OKAY. Before OKAY client and server alternate (LRPM-a03). Therefore INIT and AUTH are split
+by the side that must send next, and a message out of turn is missing in the row of the state.
 """
 
 from enum import Enum
@@ -30,14 +30,14 @@ from fiveways.protocols.lrpm.messages import (
 
 
 class State(Enum):
-    """Where a session stands."""
+    """The state of a session."""
 
     CLIENT_INIT = "INIT, before our HELLO"
     INIT = "INIT, before the client's HELLO"
     AWAIT_SERVER = "INIT or AUTH, before the server's answer"
-    """HELLO or PROOF has been said; HELLO lets us in, PROVE asks for more."""
+    """After our HELLO or PROOF: a HELLO accepts us, a PROVE asks for a proof."""
     AWAIT_DECISION = "INIT or AUTH, before our answer"
-    """HELLO or PROOF has come; we let the client in, ask for more, or part."""
+    """After the client's HELLO or PROOF: accept it, ask for a proof, or close."""
     AUTH = "AUTH, before the client's PROOF"
     PROVING = "AUTH, before our PROOF"
     OKAY = "OKAY"
@@ -61,7 +61,7 @@ TRANSITIONS: Final[Transitions] = {
     State.OKAY: {**dict.fromkeys(OPEN_MESSAGES, State.OKAY), Goodbye: State.CLOSED},
     State.CLOSED: {},
 }
-"""What the peer may say. A missing entry is its fault."""
+"""The messages of the peer. A missing entry is a protocol error."""
 
 OWN_TRANSITIONS: Final[Transitions] = {
     State.CLIENT_INIT: {Hello: State.AWAIT_SERVER, Goodbye: State.CLOSED},
@@ -73,14 +73,18 @@ OWN_TRANSITIONS: Final[Transitions] = {
     State.OKAY: {**dict.fromkeys(OPEN_MESSAGES, State.OKAY), Goodbye: State.CLOSED},
     State.CLOSED: {},
 }
-"""What we may say."""
+"""The messages that we may send."""
 
 
 def advance(state: Enum, message: Message) -> Enum:
-    """Return the state after the peer's `message`; RemoteProtocolError if it may not come now (LRPM-09, -a03)."""
-    after = TRANSITIONS[state].get(type(message))
-    if after is None:
+    """Return the state after the peer's `message`.
+
+    Raises:
+        RemoteProtocolError: this state does not allow it (LRPM-09, -a03).
+    """
+    next_state = TRANSITIONS[state].get(type(message))
+    if next_state is None:
         rule = "LRPM-09" if state is State.OKAY or type(message) in OPEN_MESSAGES else "LRPM-a03"
         text = f"{type(message).__name__.upper()} in state {state.value}"
         raise RemoteProtocolError(Fault.UNEXPECTED, text, rule)
-    return after
+    return next_state

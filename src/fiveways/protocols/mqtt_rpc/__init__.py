@@ -1,4 +1,4 @@
-"""RPC over MQTT 3.1.1: protobuf messages that share topics on a broker."""
+"""RPC over MQTT 3.1.1: protobuf messages on topics of a broker."""
 
 from fiveways.protocols.base import ProtocolSpec
 from fiveways.protocols.mqtt_rpc import bridge

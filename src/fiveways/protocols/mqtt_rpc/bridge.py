@@ -1,4 +1,4 @@
-"""Message <-> the hub's words: names, times, bodies and failures as RPC over MQTT has them."""
+"""Conversion between RPC over MQTT and hub messages: names, times, bodies and failures."""
 
 import math
 import re
@@ -19,48 +19,48 @@ from fiveways.wire.limits import Limits
 from fiveways.wire.packet import Packet
 from fiveways.wire.payload import NULL, Binary, Json, Payload
 
-# What the configuration may say.
+# Configuration.
 
 ServedTopicLookup = Callable[[str, str], str | None]
-"""From a topic and a type to unary, server, client or both (which side streams), None for a topic not served here."""
+"""Returns the streaming kind for a topic and a type (unary, server, client or both); None if it is not served."""
 
 REQUEST: Final = "request"
 RESPONSE: Final = "response"
 
 
 class Codec(Protocol):
-    """How bodies are written on a topic: the seam for schemas. `direction` is REQUEST or RESPONSE."""
+    """The codec of bodies on a topic, which implements schemas. `direction` is REQUEST or RESPONSE."""
 
     def to_wire(self, topic: str, kind: str, body: Payload, direction: str) -> bytes:
-        """Return the bytes of a body; Unrepresentable if there are none for it."""
+        """Return the bytes of a body; Unrepresentable if the codec cannot express it."""
 
     def from_wire(self, topic: str, kind: str, data: bytes, direction: str) -> Payload:
-        """Return the body that the bytes are; Malformed if they are none."""
+        """Return the body for the bytes; Malformed if they are invalid."""
 
 
 class RawBytesCodec:
-    """Bodies without a schema: bytes in, bytes out. An empty protobuf message is no bytes at all, and so null."""
+    """The codec without a schema: bytes stay bytes. An empty protobuf message has no bytes and becomes null."""
 
     def to_wire(self, _topic: str, _kind: str, body: Payload, _direction: str) -> bytes:
-        """Return the bytes that the body is."""
+        """Return the bytes of the body."""
         return body.data if type(body) is Binary else body.binary()
 
     def from_wire(self, _topic: str, _kind: str, data: bytes, _direction: str) -> Payload:
-        """Return the bytes untouched."""
+        """Return the bytes unchanged."""
         return Binary(data) if data else NULL
 
 
 class JsonCodec:
-    """Bodies that no schema knows, of the hub's own methods and callbacks: JSON, and bytes as they are."""
+    """The codec of the hub's methods and of callbacks, which have no schema: JSON, and bytes unchanged."""
 
     def to_wire(self, _topic: str, _kind: str, body: Payload, _direction: str) -> bytes:
-        """Return bytes as they are, anything else as JSON."""
+        """Return bytes unchanged and other values as JSON."""
         if type(body) is Binary:
             return body.data
         return b"" if body == NULL else body.json()
 
     def from_wire(self, _topic: str, _kind: str, data: bytes, _direction: str) -> Payload:
-        """Return JSON where it is JSON."""
+        """Return a JSON payload if the bytes are JSON, else a binary one."""
         if not data:
             return NULL
         try:
@@ -75,41 +75,41 @@ JSON_CODEC: Final = JsonCodec()
 
 
 def codec_for_method(method: str, default: Codec) -> Codec:
-    """Which codec the bodies of a method (folded) have."""
+    """Return the codec for the bodies of a method (folded)."""
     return JSON_CODEC if method.startswith(("hub.", "callback.")) else default
 
 
 class RequestQuota(Protocol):
-    """Parts of the limit of requests that came in: the seam for those who know how it is divided."""
+    """The limit of incoming requests, divided into shares."""
 
     def admit(self, number: int, topic: str) -> Any:  # noqa: ANN401
-        """Count a request and return its share, or a string that says which share is used up."""
+        """Count a request and return its share, or a string that names the exhausted share."""
 
     def release(self, share: Any, topic: str) -> None:  # noqa: ANN401
-        """Give back what `admit` counted."""
+        """Release a share of `admit`."""
 
 
 class Options(msgspec.Struct, frozen=True):
-    """What the protocol's section of the configuration says to a conversation; the transport may find more there."""
+    """The protocol's section of the configuration for a conversation; the transport may read other keys."""
 
     serve: Any = None
-    """Which topics we serve: a `Serve`, or {topic: {type: kind}}, or true for whatever the link delivers."""
+    """The served topics: a `ServedTopicLookup`, {topic: {type: kind}}, or true for all topics of the connection."""
     default_timeout: float | None = None
-    """For requests that name none (MQRPC-a04); None leaves it to the hub."""
+    """For requests without a timeout (MQRPC-a04); with None the hub decides."""
     duplicate_window: float = 60.0
-    """How long the id of a finished request is remembered (MQRPC-a11)."""
+    """Seconds for which the id of a finished request is stored (MQRPC-a11)."""
     max_remembered: int | None = None
-    """How many of them; twice the pending calls if not set."""
+    """Limit for the number of stored ids; default: twice the limit of pending calls."""
     codec: Any = RAW_BYTES_CODEC
     attached: Any = None
-    """Where attachments go in the bodies of the codec: an `attaching.Attached`, None if nowhere."""
+    """The attachment fields in the bodies of the codec: an `AttachmentFieldLookup`, or None."""
     shares: Any = None
-    """How the limit of requests that came in is divided: a `Shares`, None if it is not."""
+    """The division of the limit of incoming requests: a `RequestQuota`, or None."""
     max_per_topic: int | None = None
-    """How many of our own requests may be open on one topic; as many as in all if not set."""
+    """Limit for our pending requests on one topic; default: the limit for all topics."""
 
     def served_topic_lookup(self, default: bool) -> ServedTopicLookup:
-        """Return `serve` as a function; `default` stands for true or, if not set, false."""
+        """Return `serve` as a function; `default` replaces true or, if not set, false."""
         serve = self.serve
         if isinstance(serve, Mapping):
             return lambda topic, kind: serve[topic].get(kind, "unary") if topic in serve else None
@@ -123,12 +123,12 @@ class Options(msgspec.Struct, frozen=True):
 
 
 def _reject_topic_id(_given: object, _written: str) -> NoReturn:
-    raise AssertionError("MQTT subscribes at the broker")
+    raise AssertionError("MQTT clients subscribe at the broker")
 
 
 STYLES: Final = Styles(names.MQTT, topics.MQTT, _reject_topic_id)
 _UNSUPPORTED_BUILTINS: Final = frozenset({"hub.subscribe", "hub.unsubscribe", "hub.set", "hub.unset"})
-"""Built-ins that a peer may not call: to subscribe is the broker's own business, and a broker has no variables."""
+"""Built-ins that a peer may not call: subscriptions are made at the broker, which has no variables."""
 _CALLBACK_TOPIC: Final = "/callback"
 _MAX_TYPE_LENGTH: Final = 512
 _INVALID_TOPIC_CHARACTERS: Final = re.compile(r"[+#\x00-\x1f\x7f-\x9f\ud800-\udfff]")
@@ -136,40 +136,40 @@ _CACHE_SIZE: Final = 1024
 
 
 class CalledMethod(msgspec.Struct, frozen=True, gc=False):
-    """What a Request calls."""
+    """The method that a Request calls."""
 
     folded: str
     spelling: str
     kind: str
-    """The type as the registry has it: without a path before it."""
+    """The type name without a path before it."""
     is_application_method: bool
-    """Whether it is neither a built-in of the hub nor a callback."""
+    """Whether it is neither a built-in method of the hub nor a callback."""
 
 
 def type_name(type_url: str) -> str:
-    """The bare name behind `type.googleapis.com/` and the like (MQRPC-a07)."""
+    """Return the type name without `type.googleapis.com/` and the like (MQRPC-a07)."""
     return type_url.rpartition("/")[2]
 
 
 @lru_cache(maxsize=_CACHE_SIZE)
 def parse_method(topic: str, type_url: str) -> CalledMethod:
-    """Name what is called; BadName if it has no name. What is refused is never kept, so no entry is large."""
+    """Return the called method; BadName if the name is invalid. Failures are not cached, so all entries are small."""
     kind = type_name(type_url)
     if not kind:
-        raise names.BadName("a request without a type [MQRPC-03]")
+        raise names.BadName("the request has no type [MQRPC-03]")
     if len(type_url) > _MAX_TYPE_LENGTH:
-        raise names.BadName("a type that is too long")
+        raise names.BadName("the type is too long")
     folded = names.fold_mqtt(topic, kind)
     if folded in _UNSUPPORTED_BUILTINS:
-        raise names.BadName(f"{folded} is not for MQTT")
+        raise names.BadName(f"{folded} is not available over MQTT")
     return CalledMethod(folded, f"{topic}/{kind}", kind, folded.partition(".")[0] not in names.RESERVED)
 
 
 @lru_cache(maxsize=_CACHE_SIZE)
 def call_target(method: str, spelling: str) -> tuple[str, str]:
-    """The topic and the type of an outbound call; Unrepresentable if a broker would not take them."""
+    """Return the topic and the type of our call; Unrepresentable if a broker would refuse them."""
     topic, slash, kind = spelling.rpartition("/")
-    # A topic with a wildcard can be subscribed to, but nothing can be published there, and NUL ends the link.
+    # A broker refuses to publish on a topic with a wildcard, and closes the connection because of NUL.
     if (
         len(spelling) > _MAX_TYPE_LENGTH
         or _INVALID_TOPIC_CHARACTERS.search(spelling)
@@ -177,14 +177,14 @@ def call_target(method: str, spelling: str) -> tuple[str, str]:
     ):
         raise Unrepresentable(f"{spelling[:_MAX_TYPE_LENGTH]!r} is not a topic, '/' and a type [MQRPC-a08]")
     if not spelling or not _is_spelling_of(spelling, method):
-        # It was registered in another protocol, such as `Account:getBalance`, and a broker would not see its parts.
+        # The method was registered in another protocol, for example as `Account:getBalance`, which has no topic levels.
         topic, kind = names.spell_mqtt(method)
         return topic, _check_type_name(topic, kind)
     return topic or f"/{names.DEFAULT_NAMESPACE}", kind
 
 
 def callback_target(message: Call) -> tuple[str, str]:
-    """The topic and the type by which a callback is called; Unrepresentable if the token cannot be a type."""
+    """Return the topic and the type for a call of a callback; Unrepresentable if the token is not a type name."""
     return _CALLBACK_TOPIC, _check_type_name(_CALLBACK_TOPIC, message.spelling or message.method)
 
 
@@ -196,7 +196,7 @@ def _is_spelling_of(spelling: str, method: str) -> bool:
 
 
 def _check_type_name(topic: str, kind: str) -> str:
-    """The type itself, if with its topic it is a name."""
+    """Return the type; Unrepresentable if it does not form a name with its topic."""
     try:
         names.fold_mqtt(topic, kind)
     except names.BadName as exc:
@@ -218,10 +218,11 @@ _UINT32: Final = 0xFFFFFFFF
 
 
 def to_milliseconds(seconds: float | None) -> int:
-    """Round up and stay within the field: 0 is no time but the absence of one (MQRPC-a04, MQRPC-10), as is NaN."""
+    """Round up and limit to the field: 0 means no timeout (MQRPC-a04, MQRPC-10), as does NaN."""
     if seconds is None or math.isnan(seconds):
         return 0
-    # The comparisons come first, as infinity cannot be rounded; a nanosecond less, as 0.07 * 1000 is a little over 70.
+    # Compare first, because infinity cannot be rounded. Subtract a nanosecond, because 0.07 * 1000 is slightly more
+    # than 70.
     if seconds <= 0:
         return 1
     return _UINT32 if seconds >= _UINT32 / 1000 else max(1, math.ceil(seconds * 1000 - 1e-6))
@@ -238,7 +239,7 @@ ERRORS: Final = {
     Reason.BAD_ARGUMENTS: (400, "hub.bad_arguments"),
     Reason.OVERLOADED: (429, "hub.busy"),
     Reason.TOO_LARGE: (413, "hub.too_large"),
-    Reason.TIMEOUT: (504, "timeout"),  # MQRPC-a10 names this tag; read back, it claims nothing about having run
+    Reason.TIMEOUT: (504, "timeout"),  # the tag of MQRPC-a10; when read it does not mean that the method did not run
     Reason.LOST: (502, "hub.lost"),
     Reason.CANCELLED: (499, "hub.cancelled"),
     Reason.RAISED: (500, ""),
@@ -247,17 +248,17 @@ _REASONS: Final = {tag: reason for reason, (_, tag) in ERRORS.items() if tag}
 _MIN_ERROR_CODE: Final = 400
 _MAX_SHORTENED_TEXT: Final = 200
 _DEFAULT_RETRY_MILLISECONDS: Final = 1000
-"""How many milliseconds to wait where the hub did not say: 0 would forbid to try again at all (MQRPC-10)."""
+"""The retry delay if the hub gave none: 0 would mean never to retry (MQRPC-10)."""
 
 
 def error_response(message: Failure, topic: str, number: int) -> ErrorResponse:
-    """Write a failure as the last Response."""
+    """Return a failure as the last Response."""
     code, tag = ERRORS[message.reason]
     retry_after = to_milliseconds(message.retry_after)
     if message.reason is Reason.RAISED:
         if message.code >= _MIN_ERROR_CODE:
             code = min(message.code, _UINT32)
-        # What a method calls its own errors must not make the caller think that it never ran.
+        # A method's own tag must not look like an error of the hub, which could mean that the method did not run.
         tag = (
             f"app.{message.name}"
             if message.name.startswith(_HUB_TAG_PREFIX) or message.name in _REASONS
@@ -273,7 +274,7 @@ def error_response(message: Failure, topic: str, number: int) -> ErrorResponse:
 
 
 def encode_failure(hub_message: Failure, key: tuple[int, str], limits: Limits) -> Packet:
-    """Write a failure, which has to be heard of: one that is too large goes out shorter, and then whatever its size."""
+    """Return the packet of a failure, shortened if it is too large, because a failure must arrive."""
     number, topic = key
     message = error_response(hub_message, topic, number)
     packet = encode(message)
@@ -281,7 +282,7 @@ def encode_failure(hub_message: Failure, key: tuple[int, str], limits: Limits) -
 
 
 def shorten_error(message: ErrorResponse) -> ErrorResponse:
-    """The failure without its data and with short texts, where it is too large: what failed has to be heard of."""
+    """Return the failure without its data and with short texts."""
     tag, text = message.tag[:_MAX_SHORTENED_TEXT], message.user_message[:_MAX_SHORTENED_TEXT]
     return ErrorResponse(
         message.topic, message.correlation_id, "", None, message.code, tag, text, message.retry_after, message.eos
@@ -289,26 +290,26 @@ def shorten_error(message: ErrorResponse) -> ErrorResponse:
 
 
 def parse_error_response(message: ErrorResponse, hub_id: str) -> Failure:
-    """Read a Response with an error; only what a hub said of itself is believed not to have run."""
+    """Return the failure of a Response with an error; only errors of a hub can mean that the method did not run."""
     value = message.value
     retry_after = message.retry_after / 1000 or None
     reason = _REASONS.get(message.tag)
     if reason is None and message.tag.startswith(_HUB_TAG_PREFIX):
-        # A newer hub has more reasons than we know: it may have run, for all we can tell.
+        # An unknown reason of a newer hub: the method may have run.
         reason = Reason.LOST
     if reason is not None:
         data = JSON_CODEC.from_wire("", "", value, RESPONSE) if value else None
         return Failure(hub_id, reason, message.user_message, data, retry_after)
-    # No message of proto3 begins with `{` or `[`, which would begin a group: that is JSON as `_error_body` writes it.
+    # A proto3 message cannot begin with `{` or `[`, which would start a group: these bytes are JSON of `_error_body`.
     codec: Codec = JSON_CODEC if value and value[0] in b"{[" else RAW_BYTES_CODEC
     data = codec.from_wire("", "", value, RESPONSE) if value else None
-    # MQRPC-a09: that there is an error decides, not its code.
+    # MQRPC-a09: the presence of an error decides, not its code.
     code = message.code or 500
     return Failure(hub_id, Reason.RAISED, message.user_message, data, retry_after, message.tag, code)
 
 
 def _error_body(data: Payload) -> bytes | None:
-    """Error data has no schema of its own; what JSON cannot hold is left out, as the failure itself must arrive."""
+    """Return error data as JSON because it has no schema; None if that fails, because the failure must arrive."""
     try:
         return JSON_CODEC.to_wire("", "", data, RESPONSE)
     except Unrepresentable:
@@ -316,5 +317,5 @@ def _error_body(data: Payload) -> bytes | None:
 
 
 def _replace_surrogates(text: str) -> str:
-    """Text that UTF-8 can hold: half a surrogate pair becomes a question mark."""
+    """Return the text with unpaired surrogates replaced by question marks, because UTF-8 cannot encode them."""
     return text if text.isascii() else text.encode(errors="replace").decode()

@@ -1,6 +1,6 @@
-"""The short way through a conversation: calls and answers in one piece need not become frames and messages.
+"""The fast path of a conversation: unary calls and results are handled without frames and message objects.
 
-Whatever is not plain about a packet, or a word, is left to the long way, as if nobody had looked at it.
+Packets and messages that are not plain take the general path, without side effects before.
 """
 
 from abc import abstractmethod
@@ -54,7 +54,7 @@ _parse_request, _parse_response = _Request.FromString, _Response.FromString
 
 @lru_cache(_CACHE_SIZE)
 def _fastpath_target(method: str, spelling: str) -> tuple[str, str] | None:
-    """The topic and the type of an outbound call; None for the hub's own methods, whose bodies are JSON."""
+    """Return the topic and the type of our call; None for the hub's methods, whose bodies are JSON."""
     return None if codec_for_method(method, _DEFAULT_CODEC) is JSON_CODEC else call_target(method, spelling)
 
 
@@ -62,34 +62,34 @@ _DEFAULT_CODEC: Final[Codec] = Options().codec
 
 
 def _no_attachment_field(_topic: str, _kind: str, _direction: str) -> None:
-    """No message has a field for attachments."""
+    """Return None: no type has a field for attachments."""
 
 
 class MqttFastPath(InlineAttachmentsMixin):
-    """The tables of a conversation, and the short way to them."""
+    """The tables of a conversation, and the fast path that uses them."""
 
     def __init__(self, setup: ConversationSetup) -> None:
         limits = setup.limits
         options = msgspec.convert(setup.options or {}, Options)
         self.closed = False
         self._limits = limits
-        # A hub listens to the topics that it serves; a client hears a topic because it calls somebody there.
+        # A hub subscribes to the topics that it serves; a client subscribes to a topic for the responses to its calls.
         self._served_topic_kind = options.served_topic_lookup(setup.role is Role.SERVER)
         self._codec: Codec = options.codec
         self._attachment_field: Callable[[str, str, str], Any] = options.attached or _no_attachment_field
-        """Which field of a message holds attachments."""
+        """Returns the field for attachments."""
         self._has_attachment_fields = options.attached is not None
         self._default_timeout = options.default_timeout
         self.unsent: list[Packet] = []
         self._echo_filter = EchoFilter()
-        most = options.max_remembered or 2 * limits.max_pending
+        max_remembered = options.max_remembered or 2 * limits.max_pending
         self._quota, self._max_pending_per_topic = options.shares, options.max_per_topic or limits.max_pending
         self._requests = requests = RequestTable(
-            RecentRequests(options.duplicate_window, most), setup.random, options.shares
+            RecentRequests(options.duplicate_window, max_remembered), setup.random, options.shares
         )
         self._wake_at = inf
-        """No request expires before; it may lie earlier than need be, as those that were answered leave it as it is."""
-        # The same once more, so that it need not be looked for each time.
+        """Lower bound for the next expiry of a request; not updated when a request ends."""
+        # Copies of attributes of other objects, which are faster to access.
         self._open_requests, self._incoming_requests, self._outgoing_requests = (
             requests.open,
             requests.incoming,
@@ -100,8 +100,8 @@ class MqttFastPath(InlineAttachmentsMixin):
         self._accepts_responses = limits.max_stream > 0
 
     def receive(self, packet: Packet, now: float) -> HubMessages:
-        """Take one MQTT message."""
-        # MQRPC-a11: what a broker kept for newcomers was meant for others.
+        """Handle an MQTT message."""
+        # MQRPC-a11: retained messages were meant for others.
         if self.closed or packet.retained:
             return NO_MESSAGES
         echo = self._echo_filter.take(packet)
@@ -113,7 +113,7 @@ class MqttFastPath(InlineAttachmentsMixin):
         return self.receive_general(packet, now) if messages is None else messages
 
     def send(self, message: HubMessage, now: float) -> None:
-        """Say a word to whom it may concern on the broker."""
+        """Publish a hub message on its topic."""
         if not self.closed:
             if type(message) is Result:
                 is_sent = self._send_result_fast(message, now)
@@ -125,62 +125,62 @@ class MqttFastPath(InlineAttachmentsMixin):
 
     @abstractmethod
     def receive_general(self, packet: Packet, now: float) -> HubMessages:
-        """Take the long way with what has come: by way of its frame and its message."""
+        """Handle a packet on the general path."""
 
     @abstractmethod
     def send_general(self, message: HubMessage, now: float) -> None:
-        """Take the long way with what is to be said."""
+        """Send a message on the general path."""
 
     def _refuse_request(self, key: RequestKey, reason: Reason, text: str, now: float) -> HubMessages:
-        """Answer a request without bothering the hub."""
+        """Send an error response without involving the hub."""
         self._write_packet(encode_failure(Failure("", reason, text), key, self._limits), key)
         self._recent.add(key, 1, now)
         return NO_MESSAGES
 
-    def _write_packet(self, packet: Packet, answered: RequestKey | None = None) -> None:
+    def _write_packet(self, packet: Packet, request_key: RequestKey | None = None) -> None:
         self.unsent.append(packet)
-        self._echo_filter.add_sent(packet, answered)
+        self._echo_filter.add_sent(packet, request_key)
 
     def _receive_fast(self, packet: Packet, now: float) -> HubMessages | None:
-        """Take a message that is plain; None, and nothing has happened, if it is not."""
+        """Handle a plain message; return None without side effects if it is not plain."""
         data, topic = packet.payload, packet.channel
         if len(data) > self._max_text or len(topic) > self._max_name or packet.is_text or packet.blob is not None:
             return None
         try:
-            answer = _parse_response(data)
-            key = answer.correlation_id, topic
-            # See `parse_frame`: the marks of a Response win. To ask for a flag takes half as long as for its presence.
-            if answer.HasField("error_data"):
+            response = _parse_response(data)
+            key = response.correlation_id, topic
+            # As in `parse_frame`, the fields of a Response decide. Reading a flag takes half as long as HasField.
+            if response.HasField("error_data"):
                 return None
-            if answer.eos:
-                return self._receive_response_fast(answer, key, now)
-            if answer.HasField("eos"):
+            if response.eos:
+                return self._receive_response_fast(response, key, now)
+            if response.HasField("eos"):
                 return None
-            asked = _parse_request(data)
+            request = _parse_request(data)
         except DecodeError:
             return None
-        return self._receive_call_fast(asked, key, now) if asked.eos else None
+        return self._receive_call_fast(request, key, now) if request.eos else None
 
-    def _receive_response_fast(self, answer: rpc_pb2.Response, key: RequestKey, now: float) -> HubMessages | None:
-        asking = self._open_requests.get(key)
-        if asking is None:
-            # Most likely to somebody else's Request, which we heard too; only ours are worth more thought.
+    def _receive_response_fast(self, response: rpc_pb2.Response, key: RequestKey, now: float) -> HubMessages | None:
+        request = self._open_requests.get(key)
+        if request is None:
+            # Most likely a response to another client on the same topic; only responses to our requests need more work.
             return NO_MESSAGES if self._recent.get(key, now) == UNWANTED_RESPONSE else None
         if (
-            type(asking) is not OutgoingRequest
-            or asking.is_streamed_response
-            or asking.message_type is not Call
+            type(request) is not OutgoingRequest
+            or request.is_streamed_response
+            or request.message_type is not Call
             or not self._accepts_responses
         ):
             return None
-        if self._has_attachment_fields and self._attachment_field(key[1], asking.kind, RESPONSE) is not None:
+        if self._has_attachment_fields and self._attachment_field(key[1], request.kind, RESPONSE) is not None:
             return None
-        value = answer.body.value
-        if not value and not answer.HasField("body"):
+        value = response.body.value
+        if not value and not response.HasField("body"):
             return None
-        hub_id = asking.hub_id
+        hub_id = request.hub_id
         try:
-            body = asking.codec.from_wire(key[1], asking.kind, value, RESPONSE)
+            body = request.codec.from_wire(key[1], request.kind, value, RESPONSE)
         except Malformed:
             return None
         del self._open_requests[key]
@@ -193,11 +193,11 @@ class MqttFastPath(InlineAttachmentsMixin):
         self._recent.add(key, LATE_RESPONSE, now)
         return (Result(hub_id, body),)
 
-    def _receive_call_fast(self, asked: rpc_pb2.Request, key: RequestKey, now: float) -> HubMessages | None:
+    def _receive_call_fast(self, message: rpc_pb2.Request, key: RequestKey, now: float) -> HubMessages | None:
         number, topic = key
         if key in self._open_requests or self._recent.get(key, now) is not None:
             return None
-        body = asked.body
+        body = message.body
         try:
             method = parse_method(topic, body.type_url)
         except BadName:
@@ -205,7 +205,7 @@ class MqttFastPath(InlineAttachmentsMixin):
         kind = method.kind
         streaming = self._served_topic_kind(topic, kind)
         if streaming is None:
-            self._recent.add(key, UNWANTED_RESPONSE, now)  # it is somebody else's, and so is its answer
+            self._recent.add(key, UNWANTED_RESPONSE, now)  # this request and its response belong to another service
             return NO_MESSAGES
         if streaming != _UNARY or not method.is_application_method or len(method.folded) > self._max_name:
             return None
@@ -214,11 +214,11 @@ class MqttFastPath(InlineAttachmentsMixin):
         ):
             return None
         timeout, expires_at = self._default_timeout, inf
-        if told := asked.timeout:
-            unit = UNIT_SECONDS.get(asked.timeout_unit)
+        if request_timeout := message.timeout:
+            unit = UNIT_SECONDS.get(message.timeout_unit)
             if unit is None:
                 return None
-            timeout = told * unit
+            timeout = request_timeout * unit
         try:
             arguments = self._codec.from_wire(topic, kind, body.value, REQUEST)
         except Malformed:
@@ -232,21 +232,21 @@ class MqttFastPath(InlineAttachmentsMixin):
             expires_at = now + timeout
             self._wake_at = min(self._wake_at, expires_at)
         hub_id = f"{number}@{topic}"
-        served = IncomingRequest(hub_id, topic, number, method, self._codec, False, False, expires_at, share)
-        self._open_requests[key] = served
-        self._incoming_requests[hub_id] = served
+        request = IncomingRequest(hub_id, topic, number, method, self._codec, False, False, expires_at, share)
+        self._open_requests[key] = request
+        self._incoming_requests[hub_id] = request
         return (Call(hub_id, method.folded, arguments, method.spelling, (), False, timeout),)
 
     def _send_result_fast(self, message: Result, now: float) -> bool:
-        """Say an answer that is plain; False, and nothing has happened, if it is not."""
+        """Send a plain result; return False without side effects if it is not plain."""
         hub_id, body = message.id, message.body
-        served = self._incoming_requests.get(hub_id)
-        if served is None or body is None or served.is_streamed_response or message.stream or message.attachments:
+        request = self._incoming_requests.get(hub_id)
+        if request is None or body is None or request.is_streamed_response or message.stream or message.attachments:
             return False
-        number, topic = key = served.correlation_id, served.topic
+        number, topic = key = request.correlation_id, request.topic
         content = _Response()
         content.correlation_id = number
-        content.body.value = served.codec.to_wire(topic, served.method.kind, body, RESPONSE)
+        content.body.value = request.codec.to_wire(topic, request.method.kind, body, RESPONSE)
         content.eos = True
         payload = content.SerializeToString()
         if len(payload) > self._max_text:
@@ -256,47 +256,47 @@ class MqttFastPath(InlineAttachmentsMixin):
         self._echo_filter.add_sent(packet, key)
         del self._open_requests[key]
         del self._incoming_requests[hub_id]
-        if served.quota_share is not None:
-            self._quota.release(served.quota_share, topic)
-        self._recent.add(key, served.expected_echoes + 1, now)
+        if request.quota_share is not None:
+            self._quota.release(request.quota_share, topic)
+        self._recent.add(key, request.expected_echoes + 1, now)
         return True
 
     def _send_call_fast(self, message: Call, now: float) -> bool:
-        """Say a call that is plain; False, and nothing has happened, if it is not."""
-        hub_id, asking = message.id, self._outgoing_requests
+        """Send a plain call; return False without side effects if it is not plain."""
+        hub_id, outgoing_requests = message.id, self._outgoing_requests
         if message.attachments or message.callback or message.stream or message.more:
             return False
         target = _fastpath_target(message.method, message.spelling)
-        if target is None or hub_id in asking or len(asking) >= self._max_pending:
+        if target is None or hub_id in outgoing_requests or len(outgoing_requests) >= self._max_pending:
             return False
         topic, kind = target
-        open_there = self._outgoing_per_topic.get(topic, 0)
-        if len(topic) > self._max_name or open_there >= self._max_pending_per_topic:
+        open_on_topic = self._outgoing_per_topic.get(topic, 0)
+        if len(topic) > self._max_name or open_on_topic >= self._max_pending_per_topic:
             return False
         number = self._requests.new_number(topic)
-        # From here on there is no way back: the long way would draw another number.
+        # No return to the general path from here on: it would allocate another correlation id.
         content = _Request()
         content.correlation_id = number
         body = content.body
         body.type_url = kind
         body.value = self._codec.to_wire(topic, kind, message.body, REQUEST)
         content.eos = True
-        told, expires_at = 0, inf
-        if message.timeout is not None and (told := to_milliseconds(message.timeout)):
-            content.timeout = told
+        milliseconds, expires_at = 0, inf
+        if message.timeout is not None and (milliseconds := to_milliseconds(message.timeout)):
+            content.timeout = milliseconds
             content.timeout_unit = MILLISECOND  # type: ignore[assignment]  # proto3 takes numbers
-            # We wait as long as we tell the other side to.
-            expires_at = now + told / 1000
+            # Wait as long as the request tells the server.
+            expires_at = now + milliseconds / 1000
         payload = content.SerializeToString()
         if len(payload) > self._max_text:
             raise too_large_error(payload)
-        if told:
+        if milliseconds:
             self._wake_at = min(self._wake_at, expires_at)
         packet = Packet(payload, False, topic)
         self.unsent.append(packet)
         self._echo_filter.add_sent(packet, None)
-        self._open_requests[number, topic] = asking[hub_id] = OutgoingRequest(
+        self._open_requests[number, topic] = outgoing_requests[hub_id] = OutgoingRequest(
             hub_id, topic, number, kind, self._codec, Call, False, False, expires_at
         )
-        self._outgoing_per_topic[topic] = open_there + 1
+        self._outgoing_per_topic[topic] = open_on_topic + 1
         return True

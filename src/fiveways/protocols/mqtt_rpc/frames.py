@@ -1,4 +1,4 @@
-"""Packet <-> Frame: one MQTT message, parsed by the protobuf library, and whether it asks or answers."""
+"""Conversion between packets and frames: an MQTT message parsed by protobuf, with its shape."""
 
 from enum import Enum
 from typing import Final
@@ -14,69 +14,69 @@ from fiveways.wire.packet import Packet
 
 
 class Shape(Enum):
-    """What the fields alone tell of a message (MQRPC-a01)."""
+    """The meaning of a message as far as its fields show it (MQRPC-a01)."""
 
     REQUEST = "request"
     RESPONSE = "response"
     BARE = "bare"
-    """Nothing but an id and a body; parsed as a Request, and as a Response the same two fields."""
+    """Only an id and a body, which are the same fields in Request and Response; parsed as a Request."""
 
 
 class Frame(msgspec.Struct, frozen=True, gc=False):
-    """A protobuf message on its topic."""
+    """A protobuf message and its topic."""
 
     shape: Shape
     topic: str
     content: rpc_pb2.Request | rpc_pb2.Response
 
 
-# To reach a member through its class takes longer than to parse a short message.
+# Module constants: attribute access on an Enum class takes longer than parsing a short message.
 REQUEST, RESPONSE, BARE = Shape.REQUEST, Shape.RESPONSE, Shape.BARE
 
 _parse_request = rpc_pb2.Request.FromString
 _parse_response = rpc_pb2.Response.FromString
 
 _MAX_SCANNED_FIELDS: Final = 64
-"""How many fields `outline` looks at."""
+"""Limit for the fields that `scan_undecodable` reads."""
 _MAX_VARINT_BYTES: Final = 10
-"""The bytes of the longest number."""
+"""Maximum length of a varint."""
 
 
 def parse_frame(packet: Packet, limits: Limits) -> Frame:
-    """Parse a message and tell its shape; RemoteProtocolError whatever is wrong with it."""
+    """Parse a message and its shape; RemoteProtocolError if it is invalid."""
     data = packet.payload
     if len(data) > limits.max_text or packet.blob is not None:
         data = packet_content(packet, limits, "message", "MQRPC-03")
     if len(packet.channel) > limits.max_name:
         raise RemoteProtocolError(Fault.TOO_LARGE, f"a topic of {len(packet.channel)} characters", "MQRPC-a08")
     if packet.is_text:
-        raise RemoteProtocolError(Fault.MALFORMED, "text, where protobuf is spoken", "MQRPC-03")
+        raise RemoteProtocolError(Fault.MALFORMED, "a text packet instead of protobuf", "MQRPC-03")
     try:
-        # To each message, the fields that only the other has are unknown and skipped, so both can be parsed from any
-        # bytes. The marks of a Response win: a Request has no field 4 (MQRPC-a12), and an error is never a call.
-        answer = _parse_response(data)
-        if answer.HasField("eos") or answer.HasField("error_data"):
-            return Frame(RESPONSE, packet.channel, answer)
-        asked = _parse_request(data)
+        # Each message type skips the fields of the other as unknown, so both parsers accept any message. The fields of
+        # a Response decide: a Request has no field 4 (MQRPC-a12), and an error is never a call.
+        response = _parse_response(data)
+        if response.HasField("eos") or response.HasField("error_data"):
+            return Frame(RESPONSE, packet.channel, response)
+        request = _parse_request(data)
     except DecodeError as exc:
-        # Before the colon stands the name of the message that the library was at.
+        # The text before the colon is the name of the message type.
         text = str(exc).rpartition(": ")[2]
         raise RemoteProtocolError(Fault.MALFORMED, f"not protobuf: {text}", "MQRPC-03") from exc
-    if asked.HasField("eos") or asked.HasField("timeout") or asked.HasField("timeout_unit"):
-        return Frame(REQUEST, packet.channel, asked)
-    return Frame(BARE, packet.channel, asked)
+    if request.HasField("eos") or request.HasField("timeout") or request.HasField("timeout_unit"):
+        return Frame(REQUEST, packet.channel, request)
+    return Frame(BARE, packet.channel, request)
 
 
 def serialize_frame(topic: str, content: rpc_pb2.Request | rpc_pb2.Response) -> Packet:
-    """Write a message. Its shape is in its fields, so there need not be a Frame, which takes a while to make."""
+    """Return the packet of a message. No Frame is created: it takes time, and the fields define the shape."""
     return Packet(content.SerializeToString(), False, topic)
 
 
 def scan_undecodable(data: bytes) -> tuple[int | None, bool]:
-    """Tell the id of a message that cannot be parsed, if it shows, and whether it is surely a Request.
+    """Return the id of a message that cannot be parsed, if it is readable, and whether it is certainly a Request.
 
-    Without this its sender, or whom it answers, would wait in vain; but an answer to what may be a Response would be
-    an answer to nobody.
+    Without the id, the caller would wait until its deadline. A response to a message that may be a Response would reach
+    nobody.
     """
     number: int | None = None
     is_request = is_response = False
@@ -94,8 +94,8 @@ def scan_undecodable(data: bytes) -> tuple[int | None, bool]:
                 is_request = is_request or at <= len(data)
             case 0, _:
                 pass
-            case 2, told:
-                is_response = is_response or told == 3
+            case 2, field_number:
+                is_response = is_response or field_number == 3
                 at += content
             case _:
                 break
@@ -103,7 +103,7 @@ def scan_undecodable(data: bytes) -> tuple[int | None, bool]:
 
 
 def _read_varint(data: bytes, at: int) -> tuple[int, int]:
-    """Read a number at `at`; where there is none, the place behind it is beyond the data."""
+    """Read a varint at `at`; if there is none, return an offset after the end of the data."""
     number = 0
     for shift, byte in enumerate(data[at : at + _MAX_VARINT_BYTES]):
         number |= (byte & 0x7F) << 7 * shift

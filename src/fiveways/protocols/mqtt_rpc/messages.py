@@ -1,4 +1,4 @@
-"""Frame <-> Message: what a caller asks, and what it is answered."""
+"""Conversion between frames and messages: requests and responses."""
 
 from collections.abc import Callable
 from typing import Any, Final
@@ -13,13 +13,13 @@ from fiveways.wire.packet import Packet
 
 
 class Request(msgspec.Struct, frozen=True, gc=False):
-    """Run the method `type_url` of the service on `topic`; or one more element of such a request."""
+    """A call of the method `type_url` of the service on `topic`, or a further element of such a request."""
 
     topic: str
     correlation_id: int
     type_url: str = ""
     value: bytes | None = None
-    """None where there is no body, not even an empty one (MQRPC-a06); `type_url` is empty then."""
+    """None for a missing body, as opposed to an empty one (MQRPC-a06); `type_url` is empty then."""
     eos: bool = False
     timeout: int = 0
     timeout_unit: int = 0
@@ -54,17 +54,17 @@ MESSAGES: Final[dict[str, type[Message]]] = {kind.__name__: kind for kind in (Re
 
 
 def decode(packet: Packet, limits: Limits) -> list[Message]:
-    """Return the one message of a packet; a bare one is a Request if it names a type (MQRPC-a01)."""
+    """Return the one message in a packet; a bare one is a Request if it has a type (MQRPC-a01)."""
     return [message_from_frame(parse_frame(packet, limits), pending=False)]
 
 
 def encode(message: object) -> Packet:
-    """Write a message; `eos` always stands there, so that the shape is never in doubt."""
+    """Return the packet of a message; `eos` is always present, so that the shape is unambiguous."""
     return _WRITERS[type(message)](message)
 
 
 def encode_within_limit(message: Request | Response, limits: Limits) -> Packet:
-    """Write a message; TooLarge if we would not read it ourselves (MQRPC-03)."""
+    """Return the packet of a message; TooLarge if it exceeds our own read limit (MQRPC-03)."""
     packet = encode(message)
     if len(packet.payload) > limits.max_text:
         raise too_large_error(packet.payload)
@@ -72,12 +72,12 @@ def encode_within_limit(message: Request | Response, limits: Limits) -> Packet:
 
 
 def too_large_error(payload: bytes) -> TooLarge:
-    """What is wrong with a message that we would not read ourselves."""
+    """Return the error for a message above our own read limit."""
     return TooLarge(f"a message of {len(payload)} bytes [MQRPC-03]")
 
 
 def message_from_frame(frame: Frame, *, pending: bool) -> Message:
-    """Give a frame its meaning; `pending` says that its id is that of an open request of the reader's."""
+    """Return the message of a frame; `pending` means that its id belongs to an open request of the receiver."""
     content = frame.content
     body = content.body
     type_url = body.type_url

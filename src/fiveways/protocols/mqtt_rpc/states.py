@@ -1,6 +1,6 @@
-"""The states of a conversation: without a handshake there are two.
+"""The states of a conversation, only two because there is no handshake.
 
-No message of a peer leads from one to the other, and none is out of place, so unlike elsewhere there is no `advance`.
+No message of a peer changes the state or is unexpected, so there is no `advance` as in other protocols.
 """
 
 from enum import Enum
@@ -10,7 +10,7 @@ from fiveways.protocols.mqtt_rpc.messages import ErrorResponse, Request, Respons
 
 
 class State(Enum):
-    """Where a conversation stands. Only our own side closes it: the broker's link is not one peer's to end."""
+    """The state of a conversation. Only our side closes it: no single peer may end the connection to the broker."""
 
     OPEN = "open"
     CLOSED = "closed"

@@ -1,4 +1,4 @@
-"""NQ version 1: reliable requests and answers in JSON, over whatever link there is."""
+"""NQ version 1: reliable requests and responses in JSON, over any transport."""
 
 from fiveways.protocols.base import ProtocolSpec
 from fiveways.protocols.nq import bridge

@@ -1,4 +1,4 @@
-"""Message <-> the hub's words: targets, events, attachments, and NQ's column of the table of failures."""
+"""Conversion between NQ messages and hub messages: targets, events, attachments and failures."""
 
 import math
 from collections.abc import Iterable, Mapping
@@ -21,18 +21,18 @@ from fiveways.wire.limits import Limits
 from fiveways.wire.payload import NULL, Json, Payload, Value
 
 CLOSED_TARGET: Final = "hub-closed"
-"""The target under which a subscriber hears that its topic has ended."""
+"""The target of requests that tell a subscriber the end of its topic."""
 CALLBACK_PREFIX: Final = "callback"
 VERBOSE_KEY: Final = "v"
-"""The one key of NQ's own among the `extras` of a call: how much the caller wants to hear (NQ-10)."""
+"""The key in the `extras` of a call for the verbosity that the caller requests (NQ-10)."""
 JSON_NULL: Final = Json(b"null")
 Extras = Mapping[str, Payload]
 _HUB_KEYS: Final = frozenset({"attachments", "traceparent", "redelivered", "missed", "topic"})
-"""Free keys to which the hub gives a meaning."""
+"""Free keys that the hub uses."""
 _NQ_KEYS: Final = frozenset("acdefiknoprstv")
 _MAX_RETRY_AFTER: Final = 604800.0
 
-# The table of failures, NQ's column. `app` errors carry the callee's own code; what NQ cannot say is None.
+# Error codes of failures. `app` errors have the callee's own code; None means that NQ cannot express the reason.
 CODES: Final[dict[Reason, str | None]] = {
     Reason.NO_SUCH_METHOD: "notarget",
     Reason.NO_SUCH_CALLBACK: "nocallback",
@@ -47,7 +47,7 @@ CODES: Final[dict[Reason, str | None]] = {
     Reason.RAISED: "",
 }
 REASONS: Final[dict[str, Reason]] = {code: reason for reason, code in CODES.items() if code} | dict.fromkeys(
-    # What a hub says of a request that it could not even read.
+    # Codes of a hub for a request that it could not parse.
     ("malformed", "version", "nokey"),
     Reason.BAD_ARGUMENTS,
 )
@@ -56,18 +56,18 @@ VERBOSE_KINDS: Final = frozenset({"tmp", "debug"})
 
 
 RequestMessage = hub.Call | hub.Event | hub.TopicClosed | builtin_methods.Builtin
-"""The words that are said by requests of ours."""
+"""The hub messages that become requests of ours."""
 
 
 class OwnSubscription(msgspec.Struct, frozen=True, gc=False):
-    """A subscription of ours at the peer."""
+    """Our subscription at the peer."""
 
     subscription: str
     envelope: bool
 
 
 class RequestRefused(FivewaysError):
-    """A request that is answered at once, without bothering the hub."""
+    """A request that is answered at once without involving the hub."""
 
     def __init__(self, reason: Reason, text: str) -> None:
         super().__init__(reason, text)
@@ -79,15 +79,15 @@ class RequestRefused(FivewaysError):
 
 
 def error_from_failure(failure: hub.Failure, *, accepted: bool = False) -> ErrorObject:
-    """Return the error object of a failure; LocalProtocolError for what NQ never says."""
+    """Return the error object of a failure; LocalProtocolError if NQ cannot express it."""
     code = CODES[failure.reason]
     if code is None or (accepted and failure.reason is Reason.UNAVAILABLE):
-        raise LocalProtocolError(f"NQ delivers an accepted request again and never says '{failure.reason.text}'")
-    said = failure.wording
-    if said is not None:
+        raise LocalProtocolError(f"NQ redelivers an accepted request and cannot report '{failure.reason.text}'")
+    wording = failure.wording
+    if wording is not None:
         kind = "app" if failure.reason is Reason.RAISED else "local"
-        err = said.err if kind == "app" or REASONS.get(said.err) is failure.reason else code
-        return ErrorObject(kind, True, err, said.warn, said.note, said.text, said.args)
+        err = wording.err if kind == "app" or REASONS.get(wording.err) is failure.reason else code
+        return ErrorObject(kind, True, err, wording.warn, wording.note, wording.text, wording.args)
     if failure.reason is Reason.RAISED:
         text, args = escape_braces(failure.text)
         return ErrorObject("app", True, failure.name or (str(failure.code) if failure.code else ""), "", "", text, args)
@@ -95,22 +95,26 @@ def error_from_failure(failure: hub.Failure, *, accepted: bool = False) -> Error
     if failure.reason is Reason.OVERLOADED and failure.retry_after is not None and not math.isnan(failure.retry_after):
         args = (str(round(min(max(0.0, failure.retry_after), _MAX_RETRY_AFTER) * 1000)),)
     elif failure.reason is Reason.OVERLOADED and "{" in failure.text:
-        args = ("",)  # the first place is for the milliseconds, known or not
+        args = ("",)  # the first argument is reserved for the milliseconds
     text, args = escape_braces(failure.text, args)
     return ErrorObject("local", True, code, "", "", text, args)
 
 
 def failure_from_error(hub_id: str, received: ErrorObject, data: Payload | None = None) -> hub.Failure:
-    """Return the failure that a fatal error object means; it claims no more than is known."""
+    """Return the failure for a fatal error object, with the original wording if it would be lost."""
     failure = _build_failure(hub_id, received.as_received(), data)
-    again = None if CODES[failure.reason] is None else error_from_failure(failure)
-    if again and (again.code, again.args, again.format()) == (received.code, received.args, failure.text):
+    standard_error = None if CODES[failure.reason] is None else error_from_failure(failure)
+    if standard_error and (standard_error.code, standard_error.args, standard_error.format()) == (
+        received.code,
+        received.args,
+        failure.text,
+    ):
         return failure
     return msgspec.structs.replace(failure, wording=received.wording)
 
 
 def failure_wording(failure: hub.Failure) -> ErrorText:
-    """Return how NQ says a failure, or said it."""
+    """Return the NQ wording of a failure."""
     if failure.wording is not None or CODES[failure.reason] is None:
         return failure.wording or ErrorText(*escape_braces(failure.text))
     return error_from_failure(failure).wording
@@ -129,18 +133,18 @@ def _build_failure(hub_id: str, error: ErrorObject, data: Payload | None) -> hub
 
 
 def is_unknown_target(error: ErrorObject) -> bool:
-    """Whether NQ itself, not the application there, says that there is no such target."""
+    """Return whether NQ itself, not the application, reports an unknown target."""
     return error.type in ("local", "remote") and error.err == CODES[Reason.NO_SUCH_METHOD]
 
 
 def error_for_bad_element(bad: Bad) -> ErrorObject:
-    """Return what the sender of a bad element is told."""
+    """Return the error for the sender of an invalid element."""
     text, args = escape_braces(f"{bad.text} [{bad.rule}]")
     return ErrorObject("local", True, bad.code, "", "", text, args)
 
 
 def error_from_progress(message: hub.Progress) -> ErrorObject:
-    """Return the side message; a code goes under the key of its own kind where it has one."""
+    """Return the error object for progress; the code goes under the key of its kind if there is one."""
     if message.kind not in PROGRESS_KINDS:
         raise LocalProtocolError(f"NQ has no side message of kind {message.kind!r}")
     warn = message.code if message.kind == "warn" else ""
@@ -148,7 +152,7 @@ def error_from_progress(message: hub.Progress) -> ErrorObject:
 
 
 def progress_from_error(hub_id: str, received: ErrorObject, data: Payload | None) -> hub.Progress:
-    """Return the side message; errors that are not fatal are warnings."""
+    """Return the progress for an error object; errors that are not fatal are warnings."""
     kind = received.type if received.type in PROGRESS_KINDS else "warn"
     return hub.Progress(hub_id, NULL if data is None else data, kind, received.code, received.text, received.args)
 
@@ -166,14 +170,14 @@ def message_from_request(
     more: bool = False,
     verbose: bool | str = False,
 ) -> hub.HubMessage:
-    """Return the word that a request means; Refused if it means none."""
+    """Return the hub message of a request; RequestRefused if it is invalid."""
     try:
         method = fold(target, names.NQ)
     except BadName as exc:
         raise RequestRefused(Reason.NO_SUCH_METHOD, str(exc)) from exc
-    traceparent, again, extras = "", False, None
+    traceparent, redelivered, extras = "", False, None
     if free is not None:
-        traceparent, again, extras = (
+        traceparent, redelivered, extras = (
             _read_text(free, "traceparent"),
             free.get("redelivered") == "true",
             extras_from_free(free),
@@ -189,14 +193,18 @@ def message_from_request(
             return message
     elif method.startswith("callback."):
         token = target[len(CALLBACK_PREFIX) + 1 :]
-        return hub.Call(key, token, body, "", attachments, True, None, more, True, True, traceparent, again, extras)
-    return hub.Call(key, method, body, target, attachments, False, None, more, True, True, traceparent, again, extras)
+        return hub.Call(
+            key, token, body, "", attachments, True, None, more, True, True, traceparent, redelivered, extras
+        )
+    return hub.Call(
+        key, method, body, target, attachments, False, None, more, True, True, traceparent, redelivered, extras
+    )
 
 
 def request_from_message(message: RequestMessage, topic: str = "") -> tuple[str, Payload, FreeKeys | None]:
-    """Return target, body and free keys of the request that says a word; Unrepresentable if none can.
+    """Return target, body and free keys of the request for a message; Unrepresentable if there is none.
 
-    `topic` is the target of the events of a subscription of ours.
+    `topic` is the target of the events of our subscription.
     """
     free: FreeKeys | None = None
     body: Payload
@@ -229,26 +237,26 @@ def request_from_message(message: RequestMessage, topic: str = "") -> tuple[str,
 
 
 def json_body(payload: Payload) -> Payload:
-    """Return the payload as the JSON of the wire, so that what cannot be written is refused before it is said."""
+    """Return the payload as JSON for the wire, to detect errors before anything is sent."""
     return payload if type(payload) is Json else Json(payload.nq())
 
 
 def extras_from_free(free: FreeKeys | None) -> Extras | None:
-    """Return the keys that are the users' own, or not assigned yet: they come through untouched (NQ-a09)."""
+    """Return the keys of users and those not assigned yet, which are forwarded unchanged (NQ-a09)."""
     if free is None:
         return None
     return {key: Json(value.encode()) for key, value in free.items() if key not in _HUB_KEYS} or None
 
 
 def free_from_extras(extras: Extras | None) -> FreeKeys | None:
-    """Return the keys of the other end as free keys; one that NQ or the hub has a use for cannot be among them."""
+    """Return the extras as free keys, without keys that NQ or the hub uses."""
     if not extras:
         return None
     return {key: body.nq().decode() for key, body in extras.items() if key not in _HUB_KEYS | _NQ_KEYS}
 
 
 def request_key(target: str, r: str) -> str:
-    """Return what names a request among all: `t#r`, and where t holds a `#`, what no other t and r can look like."""
+    """Return the unique key of a request: `t#r`, or another unambiguous form if t contains a `#`."""
     return f"{target}#{r}" if "#" not in target else f" {target} {r}"
 
 
@@ -258,27 +266,27 @@ def request_id_from_key(key: str) -> str:
 
 
 def body_value(body: Payload) -> object:
-    """Return the value of a body; Refused if it holds a marker that makes no sense."""
+    """Return the value of a body; RequestRefused if it contains an invalid marker."""
     try:
         return body.value()
     except Unrepresentable as exc:
         raise RequestRefused(Reason.BAD_ARGUMENTS, str(exc)) from exc
 
 
-# Events: requests to the subscriber, addressed to its subscription.
+# Events: requests to the subscriber with its subscription as the target.
 
 
 def event_from_request(
-    following: OwnSubscription, body: Payload, free: FreeKeys | None, attachments: tuple[str, ...]
+    subscription: OwnSubscription, body: Payload, free: FreeKeys | None, attachments: tuple[str, ...]
 ) -> hub.Event:
-    """Return the event that a request to a subscription is."""
+    """Return the event of a request to our subscription."""
     topic, missed = ((), 0) if free is None else (_read_topic(free), _read_missed(free))
-    event = hub.Event(following.subscription, topic, body, attachments, 0, missed, following.envelope)
-    return builtin_methods.unwrap_event(event, STYLES) if following.envelope else event
+    event = hub.Event(subscription.subscription, topic, body, attachments, 0, missed, subscription.envelope)
+    return builtin_methods.unwrap_event(event, STYLES) if subscription.envelope else event
 
 
 def _event_free_keys(message: hub.Event) -> FreeKeys | None:
-    """Return the free keys that tell the topic, and how many events a full queue has skipped."""
+    """Return the free keys with the topic and the number of missed events."""
     free: FreeKeys = {}
     if message.topic:
         try:
@@ -298,80 +306,87 @@ def _read_topic(free: FreeKeys) -> Topic:
 
 
 def _read_missed(free: FreeKeys) -> int:
-    written = free.get("missed", "0")
-    return int(written) if written.isdigit() and len(written) <= len("4294967296") else 0
+    raw = free.get("missed", "0")
+    return int(raw) if raw.isdigit() and len(raw) <= len("4294967296") else 0
 
 
 def _read_text(free: FreeKeys, key: str) -> str:
-    """Return a free key that should hold a text; whatever else it holds is left alone."""
-    written = free.get(key)
+    """Return the string in a free key, empty for other values."""
+    raw = free.get(key)
     try:
-        value = strict_json.parse_text(written) if written is not None else ""
+        value = strict_json.parse_text(raw) if raw is not None else ""
     except Malformed:
         return ""
     return value if isinstance(value, str) else ""
 
 
-# Answers to requests of ours.
+# Answers to our requests.
 
 
 AnswerAttachments = tuple[hub.Attachment, ...] | RequestRefused | None
 
 
 def answer_attachments(answer: Answer, limits: Limits) -> AnswerAttachments:
-    """Return the attachments of an answer, or why it has none; they are read once, however many it answers."""
+    """Return the attachments of an answer or the error in them, read once for all requests that it answers."""
     try:
-        attached = read_attachments(answer.a, answer.extra, limits)
+        attachments = read_attachments(answer.a, answer.extra, limits)
     except RequestRefused as refused:
         return refused
-    if attached and len(answer.i) > 1:
-        return RequestRefused(Reason.BAD_ARGUMENTS, "they belong to several requests at once")
-    return attached
+    if attachments and len(answer.i) > 1:
+        return RequestRefused(Reason.BAD_ARGUMENTS, "they belong to several requests")
+    return attachments
 
 
 def messages_from_answer(
-    hub_id: str, message: type[hub.HubMessage], answer: Answer, attached: AnswerAttachments, extras: Extras | None
+    hub_id: str,
+    message_type: type[hub.HubMessage],
+    answer: Answer,
+    attachments: AnswerAttachments,
+    extras: Extras | None,
 ) -> list[hub.HubMessage]:
-    """Return what the hub hears of a whole answer; one that cannot be read has still come, so the method has run."""
-    if message is hub.Discover:
-        found = builtin_methods.read_description(hub_id, answer.d)
-        return [found or hub.Failure(hub_id, Reason.RAISED, "the answer is no description")]
-    if isinstance(attached, RequestRefused):
-        return [hub.Failure(hub_id, Reason.RAISED, f"the answer has bad attachments: {attached.text}")]
-    if not attached:
+    """Return the hub messages of a complete answer; an invalid one still means that the method ran."""
+    if message_type is hub.Discover:
+        description = builtin_methods.read_description(hub_id, answer.d)
+        return [description or hub.Failure(hub_id, Reason.RAISED, "the answer is not a description")]
+    if isinstance(attachments, RequestRefused):
+        return [hub.Failure(hub_id, Reason.RAISED, f"the answer has bad attachments: {attachments.text}")]
+    if not attachments:
         return [hub.Result(hub_id, answer.d, (), False, True, extras)]
-    return [hub.Result(hub_id, answer.d, tuple(each.name for each in attached), False, True, extras), *attached]
+    return [
+        hub.Result(hub_id, answer.d, tuple(attachment.name for attachment in attachments), False, True, extras),
+        *attachments,
+    ]
 
 
 def messages_from_part(hub_id: str, part: AnswerPart, limits: Limits, *, last: bool) -> list[hub.HubMessage]:
-    """Return what the hub hears of one part of an answer."""
+    """Return the hub messages of a part of an answer."""
     if part.e is not None:
         return [failure_from_error(hub_id, part.e, part.d)]
     try:
-        attached = read_attachments(f"{part.a}.{part.n}", part.extra, limits)
+        attachments = read_attachments(f"{part.a}.{part.n}", part.extra, limits)
     except RequestRefused as refused:
-        attached = (hub.Attachment(f"{part.a}.{part.n}/1", error=refused.text),)
-    names_of = tuple(each.name for each in attached)
-    return [hub.Result(hub_id, part.d, names_of, True, last, extras_from_free(part.extra)), *attached]
+        attachments = (hub.Attachment(f"{part.a}.{part.n}/1", error=refused.text),)
+    names_of = tuple(attachment.name for attachment in attachments)
+    return [hub.Result(hub_id, part.d, names_of, True, last, extras_from_free(part.extra)), *attachments]
 
 
 # Attachments: the free key `attachments`, a list of markers.
 
 
 def read_attachments(owner: str, free: FreeKeys | None, limits: Limits) -> tuple[hub.Attachment, ...]:
-    """Return the attachments of the message `owner`; Refused if they are none that NQ has."""
-    written = None if free is None else free.get("attachments")
-    if written is None:
+    """Return the attachments of the message `owner`; RequestRefused if they are invalid."""
+    raw = None if free is None else free.get("attachments")
+    if raw is None:
         return ()
     try:
-        value = Json(written.encode()).value()
+        value = Json(raw.encode()).value()
     except (Malformed, Unrepresentable) as exc:
         raise RequestRefused(Reason.BAD_ARGUMENTS, f"attachments: {exc}") from exc
     if not isinstance(value, list):
-        raise RequestRefused(Reason.BAD_ARGUMENTS, "attachments is no array")
+        raise RequestRefused(Reason.BAD_ARGUMENTS, "attachments is not an array")
     if len(value) > limits.max_attachments:
         raise RequestRefused(Reason.TOO_LARGE, f"{len(value)} attachments")
-    return tuple(_read_attachment(f"{owner}/{number}", each) for number, each in enumerate(value, 1))
+    return tuple(_read_attachment(f"{owner}/{number}", item) for number, item in enumerate(value, 1))
 
 
 def _read_attachment(name: str, marker: object) -> hub.Attachment:
@@ -381,22 +396,24 @@ def _read_attachment(name: str, marker: object) -> hub.Attachment:
         case {"$error": str(text)}:
             return hub.Attachment(name, error=text)
         case _:
-            raise RequestRefused(Reason.BAD_ARGUMENTS, "an attachment is $base91, $base64 or $error")
+            raise RequestRefused(Reason.BAD_ARGUMENTS, "an attachment must be $base91, $base64 or $error")
 
 
 def write_attachments(attachments: Iterable[hub.Attachment]) -> str:
     """Return the value of the free key `attachments`."""
-    markers = [each.data if each.error is None else {"$error": each.error} for each in attachments]
+    markers = [
+        attachment.data if attachment.error is None else {"$error": attachment.error} for attachment in attachments
+    ]
     return Value(markers).nq().decode()
 
 
-def topic_id(given: object, written: str) -> str:
-    """Return the target under which events come: the subscriber's choice, else the topic as NQ writes it."""
-    chosen = given if given is not None else written.replace("*", "__2a")
+def topic_id(chosen: object, spelling: str) -> str:
+    """Return the target of events: the subscriber's choice, else the topic in NQ's spelling."""
+    chosen = chosen if chosen is not None else spelling.replace("*", "__2a")
     if isinstance(chosen, int) and not isinstance(chosen, bool):
         chosen = str(chosen)
     if not isinstance(chosen, str) or not is_name(chosen):
-        raise BadArguments("needs id, the target of its events, as a text without blanks")
+        raise BadArguments("needs id, the target of its events, as a string without blanks")
     return chosen
 
 

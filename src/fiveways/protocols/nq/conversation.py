@@ -1,7 +1,7 @@
-"""One NQ peer, whichever link carries it: what holds the asking and the answering half of the conversation together.
+"""The NQ conversation, which combines the halves for outgoing and incoming requests.
 
-It never accepts by itself: `{a, i}` goes out when the hub says that the request is safe. It never ends by a fault: what
-cannot be read is answered by an error object, and the conversation goes on (NQ-a10).
+It never accepts a request by itself: `{a, i}` is sent when the hub has accepted the request. An error never ends it: an
+invalid element is answered by an error object (NQ-a10).
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -26,16 +26,16 @@ from fiveways.wire.packet import Packet
 
 SAVED_VERSION: Final = 1
 MAX_SYSTEM_ERRORS: Final = 8
-"""About elements of one packet that cannot be answered otherwise."""
+"""Limit for errors without a request id in response to one packet."""
 _OPEN_TRANSITIONS: Final = TRANSITIONS[State.OPEN]
 _SENDABLE_WHEN_CLOSED: Final = frozenset(
     {hub.Accepted, hub.Result, hub.Failure, hub.Description, hub.Progress, hub.Attachment}
 )
-"""Words that may be said while there is no link, since the peer, who has a right to them, may come back."""
+"""Messages that can be sent without a connection, because the peer may reconnect for them."""
 
 
 class NqConversation(NqFastPath):
-    """One NQ peer. Fulfils `base.Conversation`."""
+    """An NQ peer. Implements `base.Conversation`."""
 
     def __init__(self, setup: ConversationSetup) -> None:
         super().__init__(setup)
@@ -43,35 +43,35 @@ class NqConversation(NqFastPath):
         self.role = setup.role
         self.error: RemoteProtocolError | None = None
         self.assigned_peer_id = ""
-        """The id that the other side gave us, for the next link."""
+        """Our id at the peer, for the next connection."""
         self.peer_run = ""
-        """Which conversation the other side has with us, where it told: another one begins with nothing."""
+        """The prefix of the peer's conversation, if known: a new prefix means that the peer lost its state."""
         self._state: Enum = State.OPEN
         self._final_packets: list[Packet] = []
-        """What is still to be said before the link is closed."""
+        """Packets to send before the connection is closed."""
         self._send_identity_if_configured()
 
-    # What the runtime sees.
+    # The interface of base.Conversation.
 
-    def receive_general(self, packet: Packet, now: float, past: int = 0) -> Sequence[hub.HubMessage]:
-        """Take one packet of the peer, but for so many of its messages, which have been heard."""
+    def receive_general(self, packet: Packet, now: float, skip: int = 0) -> Sequence[hub.HubMessage]:
+        """Handle a packet of the peer, except for its first `skip` messages, which the fast path has handled."""
         if self.closed:
             return ()
         self._now, self._system_errors = now, 0
         try:
-            heard = decode(packet, self._shared.limits)
+            messages = decode(packet, self._shared.limits)
         except RemoteProtocolError as error:
             code = "toolarge" if error.fault is Fault.TOO_LARGE else "malformed"
             text, args = escape_braces(str(error))
             self._retransmission.send_once(write(nq.SystemNote(ErrorObject("local", True, code, "", "", text, args))))
             return ()
-        about = self._shared.last_packet_requests
-        del about[past:]
-        for message in heard[past:] if past else heard:
+        packet_requests = self._shared.last_packet_requests
+        del packet_requests[skip:]
+        for message in messages[skip:] if skip else messages:
             self._state = _OPEN_TRANSITIONS.get(type(message)) or advance(self._state, message)
-            known = self.find_request(message)
+            request = self.find_request(message)
             self.RECEIVERS[type(message)](self, message, now)
-            about.append(known or self.find_request(message))
+            packet_requests.append(request or self.find_request(message))
             if self.closed:
                 break
         self._is_renewed = False
@@ -84,47 +84,47 @@ class NqConversation(NqFastPath):
         return self._take_hub_messages()
 
     def send_general(self, message: hub.HubMessage, now: float) -> None:
-        """Say a word to the peer."""
+        """Send a hub message to the peer."""
         sender = self.SENDERS.get(type(message))
         if sender is None:
-            raise LocalProtocolError(f"NQ has no way to say {type(message).__name__}")
+            raise LocalProtocolError(f"NQ has no message for {type(message).__name__}")
         if self.closed and type(message) not in _SENDABLE_WHEN_CLOSED:
-            raise LocalProtocolError("the link is closed")
+            raise LocalProtocolError("the connection is closed")
         self._now = now
         try:
             sender(self, message, now)
         except UnicodeEncodeError as exc:
-            raise Unrepresentable("half of a surrogate pair in a text") from exc
+            raise Unrepresentable("a text contains an unpaired surrogate") from exc
 
     def take_packets(self) -> list[Packet]:
-        """Hand over what is to be said; what comes after the end of a link waits for the next one."""
+        """Return the packets to write; after the close of a connection later messages wait for the next one."""
         if not self.closed:
             return self._build_packets()
-        parting, self._final_packets = self._final_packets, []
-        return parting
+        packets, self._final_packets = self._final_packets, []
+        return packets
 
     def _build_packets(self) -> list[Packet]:
-        """Return what is to be said in as few packets as the limits allow (NQ-14)."""
-        said, ops = self._retransmission.take_payloads(self._now), self._retransmission.last_operations
-        if len(said) <= 1:
-            return [Packet(raw, op=ops[0]) for raw in said]
+        """Return the queued messages in as few packets as the limits allow (NQ-14)."""
+        payloads, ops = self._retransmission.take_payloads(self._now), self._retransmission.last_operations
+        if len(payloads) <= 1:
+            return [Packet(raw, op=ops[0]) for raw in payloads]
         limits = self._shared.limits
         packets: list[Packet] = []
         batch: list[bytes] = []
-        room = limits.max_text
-        for raw in said:
-            room -= len(raw) + 1
-            if batch and (room < 1 or len(batch) == limits.max_batch):
+        bytes_left = limits.max_text
+        for raw in payloads:
+            bytes_left -= len(raw) + 1
+            if batch and (bytes_left < 1 or len(batch) == limits.max_batch):
                 packets.append(serialize_frame(batch, ops))
                 ops = ops[len(batch) :]
                 batch = []
-                room = limits.max_text - len(raw) - 1
+                bytes_left = limits.max_text - len(raw) - 1
             batch.append(raw)
         packets.append(serialize_frame(batch, ops))
         return packets
 
     def deadline(self) -> float | None:
-        """When something must be said again, or given up."""
+        """Return the time of the next retransmission or expiry."""
         if self.closed:
             return None
         if self._shared.hub_messages:
@@ -133,7 +133,7 @@ class NqConversation(NqFastPath):
         return min((time for time in times if time is not None), default=None)
 
     def wake(self, now: float) -> Sequence[hub.HubMessage]:
-        """Say again what was not reacted to; give up what is too old."""
+        """Retransmit and expire requests and answers."""
         if self.closed:
             return ()
         self._now = now
@@ -143,11 +143,11 @@ class NqConversation(NqFastPath):
         return self._take_hub_messages()
 
     def flush_acceptances(self) -> None:
-        """Say now what was accepted: the peer waits for nothing else."""
+        """Send delayed acceptances now, because the peer waits for nothing else."""
         self._incoming.send_due_acceptances()
 
     def reconnect(self, now: float) -> None:
-        """Go on over another link: all that the peer has not reacted to is said again at once."""
+        """Continue on another connection: everything unacknowledged is retransmitted at once."""
         self._send_identity_if_configured()
         self._reopen(now)
 
@@ -164,80 +164,86 @@ class NqConversation(NqFastPath):
         self._outgoing.resend_all()
 
     def export(self, *, unaccepted: bool = False) -> dict[str, object]:
-        """Return, as plain JSON, all that another conversation needs to go on in this one's place.
+        """Return the state of the conversation as plain JSON, for `restore`.
 
-        What waits for its attachments is not on its way yet, and so not part of it. Requests that the hub has not
-        accepted are part of it only for a hub that still knows of them: to another one the peer will repeat them.
+        It does not contain messages that wait for their attachments. With `unaccepted` it contains requests that the
+        hub has not accepted, which only helps a hub that still knows them: to another hub the peer retransmits them.
         """
-        now, common = self._now, self._shared
+        now, shared = self._now, self._shared
         return {
             "version": SAVED_VERSION,
             "named": self.assigned_peer_id,
-            "prefixes": [*common.past_prefixes, common.prefix],
+            "prefixes": [*shared.past_prefixes, shared.prefix],
             "asking": self._outgoing.export(now),
             "serving": self._incoming.export(now, unaccepted=unaccepted),
-            "tombs": [[key, tomb.name, until - now] for key, tomb, until in self._incoming.tombstones.items()],
-            "following": [
-                [target, each.subscription, each.envelope] for target, each in common.own_subscriptions.items()
+            "tombs": [
+                [key, tombstone.name, until - now] for key, tombstone, until in self._incoming.tombstones.items()
             ],
-            "published": sorted([name, grant] for name, grant in common.peer_subscriptions.grants.items() if grant),
+            "following": [
+                [target, subscription.subscription, subscription.envelope]
+                for target, subscription in shared.own_subscriptions.items()
+            ],
+            "published": sorted([name, grant] for name, grant in shared.peer_subscriptions.grants.items() if grant),
         }
 
     @classmethod
     def restore(cls, setup: ConversationSetup, saved: Mapping[str, Any], now: float) -> Self:
-        """Go on where an exported conversation has stopped: same identifiers, no answer lost, no request run twice."""
+        """Restore an exported conversation: it keeps identifiers, loses no answer and runs no request twice."""
         if saved.get("version") != SAVED_VERSION:
-            raise LocalProtocolError(f"a saved conversation of version {saved.get('version')}, not {SAVED_VERSION}")
-        made = cls(setup)
-        common = made._shared
-        made.assigned_peer_id = saved["named"]
-        common.start_new_prefix(saved["prefixes"])
-        common.own_subscriptions.update({target: OwnSubscription(*rest) for target, *rest in saved["following"]})
-        common.peer_subscriptions.grants.update(saved["published"])
-        for key, tomb, left in saved["tombs"]:
-            made._incoming.tombstones.restore(key, Tombstone[tomb], now + left)
-        made._incoming.restore(saved["serving"], now)
-        made._outgoing.restore(saved["asking"], now)
-        made._reopen(now)
-        return made
+            raise LocalProtocolError(
+                f"version {saved.get('version')} of a saved conversation is not supported, only {SAVED_VERSION}"
+            )
+        conversation = cls(setup)
+        shared = conversation._shared
+        conversation.assigned_peer_id = saved["named"]
+        shared.start_new_prefix(saved["prefixes"])
+        shared.own_subscriptions.update({target: OwnSubscription(*rest) for target, *rest in saved["following"]})
+        shared.peer_subscriptions.grants.update(saved["published"])
+        for key, tombstone, time_left in saved["tombs"]:
+            conversation._incoming.tombstones.restore(key, Tombstone[tombstone], now + time_left)
+        conversation._incoming.restore(saved["serving"], now)
+        conversation._outgoing.restore(saved["asking"], now)
+        conversation._reopen(now)
+        return conversation
 
     def on_forget_parts(self, forget: Callable[[str], bool]) -> None:
-        """Know whom to ask, by the id of a call, whether the parts of its answer that were given on can be forgotten.
+        """Set a function that revokes the delivered parts of a streamed result by the call's id.
 
-        Who says so hears the answer from its beginning. It matters when a hub has begun anew in the middle of one.
+        If it returns true, the result is delivered again from its beginning. It is needed when the other hub restarts
+        in the middle of a stream.
         """
         self._shared.try_forget_parts = forget
 
     def restore_accepted(self, key: str) -> None:
-        """Owe the answer to a request that was accepted by an earlier hub, which is all that is known of it."""
+        """Restore a request that an earlier hub process accepted, of which only the key is known."""
         self._incoming.requests.restore_accepted(key, bridge.request_id_from_key(key))
 
     def restore_tombstone(self, key: str, until: float) -> None:
-        """Know that a request was answered by an earlier hub: a late repeat of it is not run again."""
+        """Restore the tombstone of a request that an earlier hub process answered."""
         self._incoming.tombstones.restore(key, Tombstone.ACKNOWLEDGED, until)
 
     def _take_hub_messages(self) -> Sequence[hub.HubMessage]:
         messages = self._shared.hub_messages
         if not messages:
             return ()
-        heard = messages.copy()
+        taken = messages.copy()
         messages.clear()
-        return heard
+        return taken
 
     def _send_acks(self) -> None:
-        """Acknowledge, once for the whole packet, what has come in it."""
-        common = self._shared
-        for first in range(0, len(common.pending_acks), common.limits.max_batch):
+        """Acknowledge the answers and parts of the current packet together."""
+        shared = self._shared
+        for first in range(0, len(shared.pending_acks), shared.limits.max_batch):
             self._retransmission.send_once(
-                write(nq.Ack(tuple(common.pending_acks[first : first + common.limits.max_batch])))
+                write(nq.Ack(tuple(shared.pending_acks[first : first + shared.limits.max_batch])))
             )
-        for receiver in common.pending_stream_acks:
+        for receiver in shared.pending_stream_acks:
             self._retransmission.send_once(write(nq.Next(receiver.a, (receiver.i,), receiver.next)))
-        common.pending_acks.clear()
-        common.pending_stream_acks.clear()
+        shared.pending_acks.clear()
+        shared.pending_stream_acks.clear()
 
     def send_identity(self, *, run: bool = True) -> None:
-        """Tell the peer first by which id it may come back, and what those that we mint begin with."""
+        """Send the peer its id for reconnects first, and with `run` the prefix of our identifiers."""
         args = (self.peer, self._shared.prefix) if run else (self.peer,)
         self._retransmission.send_first(write(nq.SystemNote(ErrorObject("sys", False, note="peer", args=args))))
 
@@ -245,17 +251,17 @@ class NqConversation(NqFastPath):
         if self._shared.options.announce:
             self.send_identity(run=False)
 
-    # Words with attachments.
+    # Messages with attachments.
 
     def _send_or_defer(self, message: MessageWithAttachments, now: float) -> None:
-        """Say a word, when its attachments are there."""
+        """Send a message once its attachments are complete."""
         if len(self._deferred) and not isinstance(message, hub.Event) and message.id in self._deferred:
             raise LocalProtocolError(f"{message.id} waits for its attachments already")
         if not message.attachments:
             self._send_now(message, now, None)
             return
         if (isinstance(message, hub.Call) and message.more) or (isinstance(message, hub.Result) and message.stream):
-            raise LocalProtocolError("NQ has no attachments in streams")
+            raise LocalProtocolError("NQ does not support attachments in streams")
         if isinstance(message, hub.Result):
             self._incoming.requests.get_unanswered(message.id)
         elif not isinstance(message, hub.Event) and message.id in self._outgoing:
@@ -271,21 +277,21 @@ class NqConversation(NqFastPath):
             self._outgoing.send_request(message, now, free)
 
     def _send_attachment(self, message: hub.Attachment, now: float) -> None:
-        held = self._deferred.add_attachment(message)
-        if held is None or held.message is None:
+        deferred = self._deferred.add_attachment(message)
+        if deferred is None or deferred.message is None:
             return
         try:
-            if held.bytes_left < 0:
+            if deferred.bytes_left < 0:
                 raise TooLarge("the attachments are too large for one packet")
-            self._send_now(held.message, now, {"attachments": bridge.write_attachments(held.attachments())})
+            self._send_now(deferred.message, now, {"attachments": bridge.write_attachments(deferred.attachments())})
         except LocalProtocolError as exc:
-            if isinstance(held.message, hub.Result):
-                # The method has run, whatever became of its answer.
-                self._incoming.send_failure(hub.Failure(held.message.id, Reason.RAISED, str(exc)), now)
-            elif not isinstance(held.message, hub.Event) and held.message.id is not None:
+            if isinstance(deferred.message, hub.Result):
+                # The method ran even though its result is lost.
+                self._incoming.send_failure(hub.Failure(deferred.message.id, Reason.RAISED, str(exc)), now)
+            elif not isinstance(deferred.message, hub.Event) and deferred.message.id is not None:
                 reason = Reason.TOO_LARGE if isinstance(exc, Unrepresentable) else Reason.OVERLOADED
-                self._shared.hub_messages.append(hub.Failure(held.message.id, reason, str(exc)))
-            held.message = None
+                self._shared.hub_messages.append(hub.Failure(deferred.message.id, reason, str(exc)))
+            deferred.message = None
 
     def _send_cancel(self, message: hub.Cancel, now: float) -> None:
         if not self._deferred.drop(message.id):
@@ -295,16 +301,16 @@ class NqConversation(NqFastPath):
         self._incoming.send_failure(message, now)
         self._deferred.drop(message.id)
 
-    # About the link.
+    # The connection.
 
     def _send_goodbye(self, message: hub.Goodbye, now: float) -> None:
-        said, note = message.text, "denied" if message.denied else "goodbye"
+        reason_text, note = message.text, "denied" if message.denied else "goodbye"
         while True:
-            text, args = escape_braces(said)
+            text, args = escape_braces(reason_text)
             raw = write(nq.Farewell(ErrorObject("sys", True, "", "", note, text, args)))
-            if len(raw) <= self._shared.limits.max_text or not said:
+            if len(raw) <= self._shared.limits.max_text or not reason_text:
                 break
-            said = said[: len(said) // 2]
+            reason_text = reason_text[: len(reason_text) // 2]
         self._retransmission.send_once_unbounded(raw)
         self._final_packets = self._build_packets()
         self._state, self.closed = State.CLOSED, True
@@ -314,10 +320,10 @@ class NqConversation(NqFastPath):
         self._shared.hub_messages.append(hub.Goodbye(message.e.format(), message.e.note == "denied"))
 
     def _on_system_note(self, message: nq.SystemNote, now: float) -> None:
-        """Remember who we are to the peer; its complaints are never answered, or two peers would complain for ever."""
+        """Store our id at the peer. Errors are never answered, because two peers could answer each other for ever."""
         match message.e:
-            case ErrorObject(type="sys", note="peer", args=(named, *run)):
-                self.assigned_peer_id = named
+            case ErrorObject(type="sys", note="peer", args=(peer_id, *run)):
+                self.assigned_peer_id = peer_id
                 if run:
                     self.peer_run = run[0]
                     self._outgoing.on_peer_run(self.peer_run)
@@ -325,7 +331,7 @@ class NqConversation(NqFastPath):
                 self._answer_hello()
 
     def _answer_hello(self) -> None:
-        """Tell the peer who it is and who we are; what it may have missed as well, unless that is under way."""
+        """Send both identities, and retransmit everything unless that has happened since the peer was last heard."""
         self.send_identity()
         if not self._is_renewed:
             self._resend_all()
@@ -337,22 +343,22 @@ class NqConversation(NqFastPath):
             return
         if bad.a and bad.i and is_final_answer(bad.element):
             self._outgoing.on_bad_answer(bad, now)
-        # Who sends many such elements at once does not need to be told of each.
+        # One packet with many invalid elements gets only a few errors.
         self._system_errors += 1
         if self._system_errors <= MAX_SYSTEM_ERRORS:
             self._retransmission.send_once(write(nq.SystemNote(error)))
 
-    def _ignore(self, _said: object, now: float) -> None:
-        """Nothing needs to be done."""
+    def _ignore(self, _message: object, now: float) -> None:
+        """Do nothing."""
 
     def _on_next(self, message: nq.Next, now: float) -> None:
-        """With a, parts of a request of ours are meant, else parts of an answer of ours."""
+        """Handle `Next`: with a it acknowledges parts of our request, else parts of our answer."""
         (self._outgoing if message.a else self._incoming).on_next(message, now)
 
     def _on_missing(self, message: nq.Missing, now: float) -> None:
         (self._outgoing if message.a else self._incoming).on_missing(message, now)
 
-    # Functions and not methods of this conversation: a table of these would refer to it, and only a collection free it.
+    # Functions, not bound methods: these would form a reference cycle with the conversation.
     RECEIVERS: ClassVar[Mapping[type[nq.Message], Callable[[Any, Any, float], None]]] = {
         nq.Request: lambda self, message, now: self._incoming.on_request(message, now),
         nq.RequestPart: lambda self, message, now: self._incoming.on_part(message, now),

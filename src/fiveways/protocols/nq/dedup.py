@@ -1,4 +1,4 @@
-"""What is remembered of requests that are over, so that a late repeat is not run again (NQ-07, NQ-a08)."""
+"""Deduplication of the peer's requests: a late retransmission of a finished one is not run again (NQ-07, NQ-a08)."""
 
 from collections import deque
 from enum import Enum
@@ -16,56 +16,56 @@ T = TypeVar("T")
 
 
 class Tombstone(Enum):
-    """What is left of a finished request."""
+    """The outcome of a finished request."""
 
     ACKNOWLEDGED = "acknowledged"
     EXPIRED = "expired"
-    """The peer never took its answer."""
+    """The peer never acknowledged the answer."""
     EVENT = "event"
-    """It was an event, which we answer ourselves, and always alike."""
+    """It was an event: the answer does not involve the hub and is always the same."""
 
 
 class TombstoneCache(Generic[T]):
-    """The keys of finished requests, for as long as a copy of one may still be under way."""
+    """The keys of finished requests during the deduplication window."""
 
-    def __init__(self, window: float, room: int) -> None:
+    def __init__(self, window: float, max_size: int) -> None:
         self._window = window
-        self._max_size = room
+        self._max_size = max_size
         self.entries: dict[str, T] = {}
-        """What is left of each; some may be too old."""
+        """The value for each key; some entries may have expired."""
         self._by_expiry: deque[tuple[float, str]] = deque()
 
     def __len__(self) -> int:
         return len(self.entries)
 
-    def add(self, key: str, tomb: T, now: float) -> None:
-        """Remember a key; the oldest makes room, so that the memory has its bound."""
-        ages, tombs = self._by_expiry, self.entries
-        if key not in tombs:
-            ages.append((now + self._window, key))
-        tombs[key] = tomb
-        if len(ages) > self._max_size:
+    def add(self, key: str, value: T, now: float) -> None:
+        """Store a key; at the limit the oldest one is removed."""
+        by_expiry, entries = self._by_expiry, self.entries
+        if key not in entries:
+            by_expiry.append((now + self._window, key))
+        entries[key] = value
+        if len(by_expiry) > self._max_size:
             self._remove_oldest()
 
-    def restore(self, key: str, tomb: T, until: float) -> None:
-        """Remember a key until then."""
+    def restore(self, key: str, value: T, expires_at: float) -> None:
+        """Store a key until the given time."""
         if key not in self.entries:
-            self._by_expiry.append((until, key))
-        self.entries[key] = tomb
+            self._by_expiry.append((expires_at, key))
+        self.entries[key] = value
 
     def get(self, key: str, now: float) -> T | None:
-        """Return what became of the request, None if nothing is known of it."""
+        """Return the value of a key, None if it is unknown or expired."""
         if self._by_expiry and self._by_expiry[0][0] <= now:
             self.expire(now)
         return self.entries.get(key)
 
     def expire(self, now: float) -> None:
-        """Forget what is old enough."""
+        """Remove expired keys."""
         while self._by_expiry and self._by_expiry[0][0] <= now:
             self._remove_oldest()
 
     def items(self) -> list[tuple[str, T, float]]:
-        """Return them all, the oldest first, each with its end."""
+        """Return all keys with their values and expiry times, the oldest first."""
         return [(key, self.entries[key], until) for until, key in self._by_expiry]
 
     def _remove_oldest(self) -> None:
@@ -78,17 +78,20 @@ MAX_REASON_LENGTH: Final = 512
 
 
 class FinishedRequests:
-    """What is left of the peer's requests that are over: enough to tell a repeat from a new one."""
+    """Tombstones and refusals of the peer's requests, to recognise retransmissions."""
 
-    def __init__(self, common: SessionState) -> None:
-        self._shared = common
+    def __init__(self, shared: SessionState) -> None:
+        self._shared = shared
         self.tombstones: TombstoneCache[Tombstone] = TombstoneCache(
-            common.options.duplicate_window, common.options.max_tombs
+            shared.options.duplicate_window, shared.options.max_tombs
         )
-        self.refused: TombstoneCache[bytes] = TombstoneCache(common.options.refusal_window, _MAX_REFUSED)
+        self.refused: TombstoneCache[bytes] = TombstoneCache(shared.options.refusal_window, _MAX_REFUSED)
 
     def refuse(self, key: str, r: str, refused: RequestRefused, now: float) -> bytes:
-        """Return the answer; for a while a repeat hears the same, since the peer may have heard it already (NQ-11)."""
+        """Return the refusal of a request and store it.
+
+        A retransmission gets the same refusal, because the peer may have received the first one (NQ-11).
+        """
         wait = self._shared.options.first_wait if refused.reason is Reason.OVERLOADED else None
         error = error_from_failure(hub.Failure("", refused.reason, refused.text[:MAX_REASON_LENGTH], None, wait))
         raw = write(ErrorAnswer(self._shared.mint(), (r,), None, error))
@@ -96,15 +99,15 @@ class FinishedRequests:
         return raw
 
     def may_contain(self, key: str) -> bool:
-        """Say whether a request may have been here before: what is new, as nearly all are, is so for certain."""
+        """Return whether a request may be a retransmission; false is certain."""
         return key in self.tombstones.entries or key in self.refused.entries
 
     def answer_repeat(self, key: str, r: str, now: float) -> bytes | None:
-        """Return what a repeat of a request hears; None if it is none."""
-        tomb = self.tombstones.get(key, now)
-        if tomb is None:
+        """Return the answer to a retransmission; None if the request is new."""
+        tombstone = self.tombstones.get(key, now)
+        if tombstone is None:
             return self.refused.get(key, now)
-        if tomb is Tombstone.EVENT:
+        if tombstone is Tombstone.EVENT:
             return write(Answer(self._shared.mint(), (r,), JSON_NULL))
-        text = f"it was answered before; the answer is {tomb.value} and no longer kept"
+        text = f"it was answered before; the answer is {tombstone.value} and no longer stored"
         return write(ErrorAnswer(self._shared.mint(), (r,), None, ErrorObject("local", True, "expired", text=text)))

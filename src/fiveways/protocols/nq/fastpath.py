@@ -1,6 +1,6 @@
-"""The short way through a conversation: plain requests, acknowledgements and answers need not become messages.
+"""The fast path of a conversation: plain requests, acknowledgements and answers are handled without message objects.
 
-Whatever is not plain about a packet, or a word, is left to the long way, as if nobody had looked at it.
+Packets and messages that are not plain take the general path, without side effects before.
 """
 
 from abc import abstractmethod
@@ -44,7 +44,7 @@ _NO_BODY: Final = Raw()
 
 
 class FastMessage(msgspec.Struct, gc=False, eq=False, forbid_unknown_fields=True):
-    """A request or an acknowledgement, without anything else to it; what is there is not empty."""
+    """A request or an acknowledgement without other keys; an empty value means an absent key."""
 
     t: str = ""
     r: str = ""
@@ -54,7 +54,7 @@ class FastMessage(msgspec.Struct, gc=False, eq=False, forbid_unknown_fields=True
 
 @lru_cache
 def _bounded_decoders(limits: Limits) -> tuple[Callable[[bytes], FastMessage], Callable[[bytes], list[FastMessage]]]:
-    """Return what reads one of them, and what reads a batch; more or longer ones than the limits allow are not read."""
+    """Return decoders for one message and for a batch that enforce the limits."""
     name = Annotated[str, Meta(min_length=1, max_length=min(limits.max_name, MAX_CACHED_LENGTH))]
     identifier = Annotated[str, Meta(min_length=1, max_length=limits.max_id)]
     fields = [("t", name, ""), ("r", identifier, ""), ("d", Raw, _NO_BODY), ("i", identifier, "")]
@@ -65,7 +65,7 @@ def _bounded_decoders(limits: Limits) -> tuple[Callable[[bytes], FastMessage], C
 
 @lru_cache(_CACHE_SIZE)
 def _fastpath_method(target: str) -> str | None:
-    """Return the method that a target names; nothing if there is more to it, None if it is no target at all."""
+    """Return the method of a target; empty for the general path, None for an invalid target."""
     if not is_name(target):
         return None
     try:
@@ -76,10 +76,10 @@ def _fastpath_method(target: str) -> str | None:
 
 
 class NqFastPath(InlineAttachmentsMixin):
-    """The tables of a conversation, and the short way to them."""
+    """The tables of a conversation, and the fast path that uses them."""
 
-    # The same once more, so that it need not be looked for each time; more than thirty attributes without a slot of
-    # their own would make each of them slower.
+    # Copies of attributes of other objects, which are faster to access. They have slots because more than thirty
+    # attributes without slots make each access slower.
     __slots__ = (
         "_accept_within",
         "_answer_budget",
@@ -113,20 +113,20 @@ class NqFastPath(InlineAttachmentsMixin):
         self._now = 0.0
         self._system_errors = 0
         self._is_renewed = False
-        """All that the peer has not reacted to is said again, or was, since it was last heard."""
-        self._shared = common = SessionState(options, setup.limits, setup.random)
-        self._retransmission = common.retransmission
-        self._incoming = incoming = Incoming(common)
+        """Whether everything unacknowledged was retransmitted since the last packet of the peer."""
+        self._shared = shared = SessionState(options, setup.limits, setup.random)
+        self._retransmission = shared.retransmission
+        self._incoming = incoming = Incoming(shared)
         self._deferred = DeferredMessages(setup.limits)
         limits, requests = setup.limits, incoming.requests
         self._max_text, self._max_pending, self._max_depth = limits.max_text, limits.max_pending, limits.max_depth
         self._accept_within, self._is_simplex = options.accept_within, options.simplex
         self._decode_one, self._decode_batch = _bounded_decoders(limits)
         self._hub_messages, self._own_subscriptions, self._answer_budget, self._mint = (
-            common.hub_messages,
-            common.own_subscriptions,
-            common.answer_budget,
-            common.mint,
+            shared.hub_messages,
+            shared.own_subscriptions,
+            shared.answer_budget,
+            shared.mint,
         )
         self._by_key, self._by_backchannel, self._answered_requests = (
             requests.by_key,
@@ -138,58 +138,58 @@ class NqFastPath(InlineAttachmentsMixin):
             self._deferred.by_attachment,
             incoming.pending_acceptances,
         )
-        self._outgoing = Outgoing(common, self._deferred)
+        self._outgoing = Outgoing(shared, self._deferred)
         self._find_outgoing: Callable[[str], Retransmittable | None] = self._outgoing.find
-        self._on_acknowledged, self._last_packet_requests = incoming.on_acknowledged, common.last_packet_requests
+        self._on_acknowledged, self._last_packet_requests = incoming.on_acknowledged, shared.last_packet_requests
 
     def borrow_from(self, lender: ByteLender) -> None:
-        """Ask a lender before more than a little is held for the peer."""
+        """Set the lender of the memory for this peer."""
         for budget in (self._shared.answer_budget, self._shared.reorder_budget, self._shared.request_budget):
             budget.borrow_from(lender)
 
     def receive(self, packet: Packet, now: float) -> Sequence[hub.HubMessage]:
-        """Take one packet of the peer."""
+        """Handle a packet of the peer."""
         payload = packet.payload
         if self.closed or not packet.is_text or len(payload) > self._max_text:
             return self.receive_general(packet, now)
         try:
             if not payload.isascii():
                 payload.decode()
-            found = self._decode_batch(payload) if payload[0] == _BATCH else (self._decode_one(payload),)
+            messages = self._decode_batch(payload) if payload[0] == _BATCH else (self._decode_one(payload),)
         except _NOT_FASTPATH:
             return self.receive_general(packet, now)
         self._now = now
-        about = self._last_packet_requests
-        about.clear()
-        for each in found:
-            i = each.i
+        packet_requests = self._last_packet_requests
+        packet_requests.clear()
+        for message in messages:
+            i = message.i
             if not i:
-                if not self._receive_request_fast(each, now):
-                    return self.receive_general(packet, now, found.index(each))
-                about.append(self._by_key.get(f"{each.t}#{each.r}"))
-            elif each.r or each.d:
-                return self.receive_general(packet, now, found.index(each))
+                if not self._receive_request_fast(message, now):
+                    return self.receive_general(packet, now, messages.index(message))
+                packet_requests.append(self._by_key.get(f"{message.t}#{message.r}"))
+            elif message.r or message.d:
+                return self.receive_general(packet, now, messages.index(message))
             else:
-                serving = self._by_backchannel.get(i)
-                about.append(serving)
-                if serving is not None and serving.said and serving.sender is None:
-                    self._on_acknowledged(serving, now)
+                request = self._by_backchannel.get(i)
+                packet_requests.append(request)
+                if request is not None and request.said and request.sender is None:
+                    self._on_acknowledged(request, now)
         self._is_renewed = False
         if self._is_simplex:
             self._retransmission.wake(now)
-        messages = self._hub_messages
-        if not messages:
+        hub_messages = self._hub_messages
+        if not hub_messages:
             return ()
-        heard = messages.copy()
-        messages.clear()
-        return heard
+        received = hub_messages.copy()
+        hub_messages.clear()
+        return received
 
-    def _receive_request_fast(self, each: FastMessage, now: float) -> bool:
-        """Take a request; False, and nothing has happened, if it needs a closer look."""
-        t, r, d = each.t, each.r, each.d
+    def _receive_request_fast(self, message: FastMessage, now: float) -> bool:
+        """Handle a plain request; return False without side effects if it is not plain."""
+        t, r, d = message.t, message.r, message.d
         if not (t and r and d):
             return False
-        method, raw, key, by_key, kept = _fastpath_method(t), bytes(d), f"{t}#{r}", self._by_key, self._answer_budget
+        method, raw, key, by_key, budget = _fastpath_method(t), bytes(d), f"{t}#{r}", self._by_key, self._answer_budget
         try:
             check_numbers_and_depth(raw, self._max_depth)
         except Malformed:
@@ -201,8 +201,8 @@ class NqFastPath(InlineAttachmentsMixin):
             and key not in self._refusals
             and t not in self._own_subscriptions
             and len(by_key) < self._max_pending
-            and kept.used < kept.limit
-            and not kept.gauge.is_tight
+            and budget.used < budget.limit
+            and not budget.gauge.is_tight
         ):
             a = self._mint()
             by_key[key] = self._by_backchannel[a] = IncomingRequest(a, key, r)
@@ -214,58 +214,58 @@ class NqFastPath(InlineAttachmentsMixin):
         return True
 
     def send(self, message: hub.HubMessage, now: float) -> None:
-        """Say a word to the peer."""
+        """Send a hub message to the peer."""
         if type(message) is Result:
             body = message.body
             if type(body) is Json and not (
                 message.stream or message.attachments or message.extras or self._deferred_by_attachment
             ):
-                serving = self._by_key.get(message.id)
-                if serving is not None and self._send_result_fast(serving, body.raw, now):
+                request = self._by_key.get(message.id)
+                if request is not None and self._send_result_fast(request, body.raw, now):
                     return
         elif type(message) is Accepted:
-            serving, within = self._by_key.get(message.id), self._accept_within
-            if within and serving is not None and serving.state is _RECEIVED:
-                serving.state, serving.accepted, serving.operation = _ACCEPTED, True, self._shared.operation
-                self._pending_acceptances.append((now + within, serving))
+            request, within = self._by_key.get(message.id), self._accept_within
+            if within and request is not None and request.state is _RECEIVED:
+                request.state, request.accepted, request.operation = _ACCEPTED, True, self._shared.operation
+                self._pending_acceptances.append((now + within, request))
                 self._now = now
                 return
         self.send_general(message, now)
 
-    def _send_result_fast(self, serving: IncomingRequest, body: bytes, now: float) -> bool:
-        """Answer a request; False, and nothing has happened, if that needs a closer look."""
-        if serving.state is _ANSWERED or serving.sender or serving.receiver or serving.topic:
+    def _send_result_fast(self, request: IncomingRequest, body: bytes, now: float) -> bool:
+        """Send a plain result; return False without side effects if it is not plain."""
+        if request.state is _ANSWERED or request.sender or request.receiver or request.topic:
             return False
-        a, kept = serving.a, self._answer_budget
-        raw = to_json(FastAnswer(a, serving.r, Raw(body)))
+        a, budget = request.a, self._answer_budget
+        raw = to_json(FastAnswer(a, request.r, Raw(body)))
         size = len(raw)
-        if size > self._max_text or (size > ALWAYS_KEPT_BYTES and kept.used + size > kept.limit):
+        if size > self._max_text or (size > ALWAYS_KEPT_BYTES and budget.used + size > budget.limit):
             return False
-        serving.state, serving.payload, serving.operation = _ANSWERED, raw, self._shared.operation
-        serving.expires_at = now + self._shared.options.answer_ttl
-        kept.used += size
-        self._answered_requests[a] = serving
-        if serving.queue_state == NOT_QUEUED:
-            self._retransmission.queue.append(serving)
-        serving.queue_state = QUEUED
+        request.state, request.payload, request.operation = _ANSWERED, raw, self._shared.operation
+        request.expires_at = now + self._shared.options.answer_ttl
+        budget.used += size
+        self._answered_requests[a] = request
+        if request.queue_state == NOT_QUEUED:
+            self._retransmission.queue.append(request)
+        request.queue_state = QUEUED
         self._now = now
         return True
 
     @property
     def unsent(self) -> Sequence[Packet]:
-        """Nobody knows before it is asked."""
+        """Always empty: packets are built by `take_packets`."""
         return ()
 
-    # State that ends with the conversation.
+    # The lifetime of the conversation.
 
     @property
     def is_idle(self) -> bool:
-        """Whether nobody owes anybody an answer."""
+        """Whether no request is open in either direction."""
         return not (self._by_key or len(self._outgoing) or self._deferred_by_attachment)
 
     @property
     def is_empty(self) -> bool:
-        """Whether a new conversation that mints other numbers would behave like this one."""
+        """Whether a new conversation with other identifiers would behave in the same way."""
         return self.is_idle and not (self._tombstones or self._refusals)
 
     @property
@@ -274,17 +274,17 @@ class NqFastPath(InlineAttachmentsMixin):
         return self._shared.last_number
 
     def mint_after(self, minted: int) -> None:
-        """Mint no number up to this one: it was used under the same prefix before."""
+        """Skip the numbers up to this one, which were used with the same prefix before."""
         self._shared.mint_after(minted)
 
-    # To which operations of the hub all of this belongs.
+    # Operations of the hub, for the journal.
 
     def find_request(self, message: object) -> Retransmittable | None:
-        """Return the request, of ours or of the peer's, that a message is about, or the first of several."""
+        """Return the request that a message is about, in either direction; the first if there are several."""
         target: str = getattr(message, "t", "")
-        asked = getattr(message, "r", "") or getattr(message, "p", "")
-        if asked:
-            return self._by_key.get(f"{target}#{asked}")
+        request_id = getattr(message, "r", "") or getattr(message, "p", "")
+        if request_id:
+            return self._by_key.get(f"{target}#{request_id}")
         ids = getattr(message, "i", ())
         if not ids:
             return None
@@ -293,23 +293,25 @@ class NqFastPath(InlineAttachmentsMixin):
         return self._by_backchannel.get(ids[0]) or self._by_key.get(f"{target}#{ids[0]}")
 
     def set_operation(self, op: str) -> None:
-        """Know to which operation of the hub the next word belongs."""
+        """Set the operation of the next message."""
         self._shared.operation = op
 
-    def set_request_operation(self, request: str, op: str) -> None:
-        """Know to which operation a request of the peer belongs, by the id that the hub knows it by."""
-        serving = self._by_key.get(request)
-        if serving is not None:
-            serving.operation = op
+    def set_request_operation(self, hub_id: str, op: str) -> None:
+        """Set the operation of a request of the peer by its hub id."""
+        request = self._by_key.get(hub_id)
+        if request is not None:
+            request.operation = op
 
     def received_operations(self) -> str:
-        """Return the operations that the messages of the last packet belong to, as a packet has them."""
-        return join_operations([each.operation if each is not None else "" for each in self._last_packet_requests])
+        """Return the operations of the messages in the last packet, in the form of `Packet.op`."""
+        return join_operations(
+            [request.operation if request is not None else "" for request in self._last_packet_requests]
+        )
 
     @abstractmethod
-    def receive_general(self, packet: Packet, now: float, past: int = 0) -> Sequence[hub.HubMessage]:
-        """Take one packet the long way, but for so many of its messages, which have been heard."""
+    def receive_general(self, packet: Packet, now: float, skip: int = 0) -> Sequence[hub.HubMessage]:
+        """Handle a packet on the general path, except for its first `skip` messages, which were handled."""
 
     @abstractmethod
     def send_general(self, message: hub.HubMessage, now: float) -> None:
-        """Say a word the long way."""
+        """Send a message on the general path."""

@@ -1,4 +1,4 @@
-"""Packet <-> Frame: one JSON object, or an array of them, taken apart by its one-letter keys (NQ-02, NQ-03, NQ-04)."""
+"""Conversion between packets and frames: JSON objects with one-letter keys, alone or in arrays (NQ-02 to NQ-04)."""
 
 from collections.abc import Callable, Sequence
 from functools import lru_cache
@@ -16,16 +16,16 @@ from fiveways.wire.limits import Limits
 from fiveways.wire.packet import Packet, join_operations
 
 MAX_NUMBER: Final = 1 << 53
-"""Above it, numbers are prone to rounding in other languages (NQ-a03)."""
+"""Larger numbers may be rounded in other languages (NQ-a03)."""
 VERSION: Final = b"1"
 MAX_CACHED_LENGTH: Final = 255
-"""Longer names are looked at anew each time, so that nobody can fill the memory with them."""
+"""Limit for the names in the cache, so that peers cannot fill the memory with them."""
 
 T = TypeVar("T")
 
 
 class Frame(msgspec.Struct, gc=False, forbid_unknown_fields=True):
-    """The keys of one object that NQ 1 assigns."""
+    """The keys of an object that NQ 1 assigns."""
 
     t: str | UnsetType = UNSET
     r: str | int | UnsetType = UNSET
@@ -42,7 +42,7 @@ class Frame(msgspec.Struct, gc=False, forbid_unknown_fields=True):
 
 
 class FreeFrame(Frame):
-    """The same with the free keys to which the hub gives a meaning."""
+    """A frame with the free keys that the hub uses."""
 
     topic: Raw | UnsetType = UNSET
     missed: Raw | UnsetType = UNSET
@@ -52,7 +52,7 @@ class FreeFrame(Frame):
 
 
 FreeKeys = dict[str, str]
-"""Keys that NQ does not assign, each with its JSON as it was written."""
+"""Keys that NQ does not assign, with their JSON text."""
 
 _HUB_FREE_KEYS: Final = ("topic", "missed", "attachments", "traceparent", "redelivered")
 
@@ -67,7 +67,7 @@ _decode_raw_list: Final = msgspec.json.Decoder(list[Raw]).decode
 
 
 class BadElement(Exception):
-    """One object of a batch breaks a rule. The others are not touched by it (NQ-a10)."""
+    """An error in one object of a batch. The other objects are not affected (NQ-a10)."""
 
     def __init__(self, text: str, rule: str, fault: Fault = Fault.MALFORMED, code: str = "") -> None:
         super().__init__(text)
@@ -78,9 +78,10 @@ class BadElement(Exception):
 
 
 def parse_frame(payload: bytes) -> Frame | None:
-    """Return the object of a checked packet if it has plain keys of plain types; None if it needs a closer look.
+    """Parse the object of a checked packet; None if it needs the general path.
 
-    RemoteProtocolError if it is not JSON.
+    Raises:
+        RemoteProtocolError: it is not JSON.
     """
     try:
         return _decode_frame(payload)
@@ -92,7 +93,7 @@ def parse_frame(payload: bytes) -> Frame | None:
 
 
 def parse_batch(payload: bytes, limits: Limits) -> Sequence[Frame] | None:
-    """Return the objects of a checked packet that is an array, as `parse_frame` does."""
+    """Parse the objects of a checked packet that is an array, as `parse_frame` does."""
     frames: Sequence[Frame] | None
     try:
         frames = _decode_batch(payload)
@@ -115,7 +116,7 @@ def _decode_or_none(decode: Callable[[bytes], T], payload: bytes) -> T | None:
 
 
 def split_elements(payload: bytes, limits: Limits) -> list[bytes]:
-    """Return the elements of a checked packet, each only known to be JSON."""
+    """Return the elements of a checked packet as JSON texts."""
     try:
         elements = _decode_raw_list(payload) if payload[:1] == b"[" else [_decode_raw(payload)]
     except _NOT_JSON as exc:
@@ -130,7 +131,7 @@ def _check_batch(elements: Sequence[object], limits: Limits) -> None:
 
 
 def check_packet(packet: Packet, limits: Limits) -> bytes:
-    """Return the JSON of a packet without the blanks around it; the size is looked at before anything else."""
+    """Return the JSON of a packet without surrounding blanks. The size is checked first."""
     payload = packet.payload
     if len(payload) > limits.max_text or packet.blob is not None:
         payload = packet_content(packet, limits, "packet", "NQ-02")
@@ -153,19 +154,22 @@ def _not_json_error(exc: Exception) -> RemoteProtocolError:
 
 
 def serialize_frame(elements: list[bytes], ops: Sequence[str] = ()) -> Packet:
-    """Write one object as it is, any other number of them as an array (NQ-a10); `ops` begins with theirs."""
+    """Return the packet for one object, or for an array of any other number of objects (NQ-a10).
+
+    `ops` begins with the operations of the elements.
+    """
     raw = elements[0] if len(elements) == 1 else b"[%b]" % b",".join(elements)
     return Packet(raw, op=join_operations(ops[: len(elements)]))
 
 
 def read_free_keys(frame: Frame, limits: Limits) -> FreeKeys | None:
     """Return the free keys of a frame."""
-    found = ((key, getattr(frame, key, UNSET)) for key in _HUB_FREE_KEYS)
-    return {key: check_raw(raw, limits).decode() for key, raw in found if raw is not UNSET} or None
+    values = ((key, getattr(frame, key, UNSET)) for key in _HUB_FREE_KEYS)
+    return {key: check_raw(raw, limits).decode() for key, raw in values if raw is not UNSET} or None
 
 
 def check_raw(raw: Raw, limits: Limits) -> bytes:
-    """Return the bytes of a value that msgspec has skipped, judged for what it does not judge."""
+    """Return the bytes of a value that msgspec has skipped, after checking numbers and depth."""
     value = bytes(raw)
     try:
         strict_json.check_numbers_and_depth(value, limits.max_depth)
@@ -175,34 +179,34 @@ def check_raw(raw: Raw, limits: Limits) -> bytes:
 
 
 def parse_element(raw: bytes, limits: Limits) -> tuple[Frame, FreeKeys | None]:
-    """Look closely at one element; BadElement if it breaks a rule."""
+    """Parse an element on the general path; BadElement if it is invalid."""
     keys = read_keys(raw)
     if "c" in keys and bytes(keys["c"]) != VERSION:
-        raise BadElement("only version 1 is spoken here", "NQ-a09", Fault.VERSION, "version")
+        raise BadElement("only version 1 is supported", "NQ-a09", Fault.VERSION, "version")
     if "k" in keys:
-        raise BadElement("no key is known here", "NQ-a09", Fault.VERSION, "nokey")
-    given: dict[str, object] = {}
+        raise BadElement("keys are not supported", "NQ-a09", Fault.VERSION, "nokey")
+    values: dict[str, object] = {}
     free: FreeKeys = {}
     for key, value in keys.items():
         if key in _READERS:
-            given[key] = _READERS[key](value, key)
+            values[key] = _READERS[key](value, key)
         elif key != "c":
             free[key] = check_raw(value, limits).decode()
-    return Frame(**given), free or None  # type: ignore[arg-type]
+    return Frame(**values), free or None  # type: ignore[arg-type]
 
 
 def read_keys(raw: bytes) -> dict[str, Raw]:
-    """Return the keys of an element and their values, unread; BadElement if it is no object."""
+    """Return the keys of an element with their undecoded values; BadElement if it is not an object."""
     try:
         return _decode_keys(raw)
     except msgspec.ValidationError:
-        raise BadElement("a message is an object", "NQ-02") from None
+        raise BadElement("a message must be an object", "NQ-02") from None
     except _NOT_JSON as exc:
         raise BadElement(f"not JSON: {exc}", "NQ-05") from None
 
 
 def is_final_answer(raw: bytes) -> bool:
-    """Whether an element that breaks a rule was to be the end of its request: a fatal error, or data without one."""
+    """Return whether an invalid element would end its request: a fatal error, or data without an error."""
     try:
         keys = read_keys(raw)
         error = _parse_value(keys["e"]) if "e" in keys else None
@@ -221,48 +225,48 @@ def _parse_value(raw: Raw) -> object:
 def _read_name(raw: Raw, key: str) -> object:
     value = _parse_value(raw)
     if not isinstance(value, str):
-        raise BadElement(f"{key} is no text", "NQ-06")
+        raise BadElement(f"{key} is not a string", "NQ-06")
     return value
 
 
 def _read_id(raw: Raw, key: str) -> object:
     value = _parse_value(raw)
     if not isinstance(value, str | int) or isinstance(value, bool):
-        raise BadElement(f"{key} is neither a text nor an integer", "NQ-a03")
+        raise BadElement(f"{key} is neither a string nor an integer", "NQ-a03")
     return value
 
 
 def _read_ids(raw: Raw, key: str) -> object:
     value = _parse_value(raw)
-    for each in value if isinstance(value, list) else [value]:
-        if not isinstance(each, str | int) or isinstance(each, bool):
-            raise BadElement(f"{key} is neither a text nor an integer", "NQ-a03")
+    for item in value if isinstance(value, list) else [value]:
+        if not isinstance(item, str | int) or isinstance(item, bool):
+            raise BadElement(f"{key} is neither a string nor an integer", "NQ-a03")
     return value
 
 
 def _read_number(raw: Raw, key: str) -> object:
     value = _parse_value(raw)
     if not isinstance(value, int) or isinstance(value, bool):
-        raise BadElement(f"{key} is no integer", "NQ-a04")
+        raise BadElement(f"{key} is not an integer", "NQ-a04")
     return value
 
 
 def _read_numbers(raw: Raw, key: str) -> object:
     value = _parse_value(raw)
-    for each in value if isinstance(value, list) else [value]:
-        if not isinstance(each, int) or isinstance(each, bool):
+    for item in value if isinstance(value, list) else [value]:
+        if not isinstance(item, int) or isinstance(item, bool):
             raise BadElement(f"{key} is neither an integer nor an array of them", "NQ-a05")
     return value
 
 
 def _read_verbose(raw: Raw, _key: str) -> object:
-    """Return texts and truth values as they are, of anything else whether it is truthy (NQ-10)."""
+    """Return strings and booleans unchanged, for other values whether they are truthy (NQ-10)."""
     value = _parse_value(raw)
     return value if isinstance(value, str) else value not in (None, False, 0)
 
 
 def _read_source(raw: Raw, _key: str) -> object:
-    """Return the text, nothing for what is none: whatever stands here is overwritten anyway (NQ-04)."""
+    """Return a string, UNSET for other values: the hub overwrites this key (NQ-04)."""
     value = _parse_value(raw)
     return value if isinstance(value, str) else UNSET
 
@@ -287,32 +291,32 @@ _READERS: Final[dict[str, Callable[[Raw, str], object]]] = {
 }
 
 
-def parse_id(given: str | int, limits: Limits, key: str) -> str:
-    """Return an id as the text that it is compared by (NQ-a03)."""
-    if type(given) is not str:
-        if not given:
+def parse_id(value: str | int, limits: Limits, key: str) -> str:
+    """Return an id as a string for comparison (NQ-a03)."""
+    if type(value) is not str:
+        if not value:
             raise BadElement(f"{key} is 0", "NQ-a03")
-        if not -MAX_NUMBER <= int(given) <= MAX_NUMBER:
+        if not -MAX_NUMBER <= int(value) <= MAX_NUMBER:
             raise BadElement(f"{key} is a number that may have been rounded", "NQ-a03")
-        return str(given)
-    if not given:
+        return str(value)
+    if not value:
         raise BadElement(f"{key} is empty", "NQ-a03")
-    if len(given) > limits.max_id:
-        raise BadElement(f"{key} has {len(given)} characters", "NQ-05", Fault.TOO_LARGE)
-    return given
+    if len(value) > limits.max_id:
+        raise BadElement(f"{key} has {len(value)} characters", "NQ-05", Fault.TOO_LARGE)
+    return value
 
 
-def check_target(given: str, limits: Limits) -> str:
-    """Return a target's name if it is one (NQ-06, NQ-a11)."""
-    if len(given) > limits.max_name:
-        raise BadElement(f"t has {len(given)} characters", "NQ-06", Fault.TOO_LARGE)
-    if not is_name(given):
-        raise BadElement("t is empty, or holds blanks or control characters", "NQ-a11")
-    return given
+def check_target(target: str, limits: Limits) -> str:
+    """Return the name of a target; BadElement if it is invalid (NQ-06, NQ-a11)."""
+    if len(target) > limits.max_name:
+        raise BadElement(f"t has {len(target)} characters", "NQ-06", Fault.TOO_LARGE)
+    if not is_name(target):
+        raise BadElement("t is empty, or contains blanks or control characters", "NQ-a11")
+    return target
 
 
 def is_name(text: str) -> bool:
-    """Whether the text may name a target: more than the letters that we use ourselves are tolerated (NQ-a11)."""
+    """Return whether the text is valid as a target; more characters than in our own names are accepted (NQ-a11)."""
     return _is_cached_name(text) if len(text) <= MAX_CACHED_LENGTH else _is_name(text)
 
 
@@ -324,36 +328,36 @@ _is_cached_name: Final = lru_cache(maxsize=1024)(_is_name)
 
 
 def part_position(frame: Frame) -> tuple[int | None, int | None]:
-    """Return n and f of a part; n is None for what is no stream at all (NQ-a04)."""
+    """Return n and f of a part; n is None if the message is not part of a stream (NQ-a04)."""
     n = 0 if frame.n is UNSET else frame.n
     f = None if frame.f is UNSET else frame.f
     if not 0 <= n <= MAX_NUMBER or (f is not None and not 0 <= f <= MAX_NUMBER):
-        raise BadElement("n or f is no number that a stream can have", "NQ-a04")
+        raise BadElement("n or f is out of range", "NQ-a04")
     has_body = frame.d is not UNSET
     if n == 0 and has_body:
         if f:
             raise BadElement("parts are counted from 1", "NQ-a04")
         return None, None
     if not has_body and f != 0:
-        raise BadElement("only the end of a stream may lack d", "NQ-a04")
+        raise BadElement("only the last part of a stream may lack d", "NQ-a04")
     return n, f
 
 
-def parse_ids(given: str | int | list[str | int], limits: Limits) -> tuple[str, ...]:
-    """Return one or several ids as the texts that they are compared by."""
-    if type(given) is str and 0 < len(given) <= limits.max_id:
-        return (given,)
-    if not isinstance(given, list):
-        return (parse_id(given, limits, "i"),)
-    if not given:
+def parse_ids(value: str | int | list[str | int], limits: Limits) -> tuple[str, ...]:
+    """Return one or several ids as strings for comparison."""
+    if type(value) is str and 0 < len(value) <= limits.max_id:
+        return (value,)
+    if not isinstance(value, list):
+        return (parse_id(value, limits, "i"),)
+    if not value:
         raise BadElement("i is an empty array", "NQ-a03")
-    if len(given) > limits.max_batch:
-        raise BadElement(f"i names {len(given)} messages", "NQ-a10", Fault.TOO_LARGE)
-    return tuple(parse_id(each, limits, "i") for each in given)
+    if len(value) > limits.max_batch:
+        raise BadElement(f"i contains {len(value)} ids", "NQ-a10", Fault.TOO_LARGE)
+    return tuple(parse_id(item, limits, "i") for item in value)
 
 
 def parse_target(frame: Frame, limits: Limits) -> str:
-    """Return t if there is one: without it, the hub itself is meant (NQ-a07)."""
+    """Return t; empty if absent, which addresses the hub itself (NQ-a07)."""
     text = frame.t
     if isinstance(text, UnsetType):
         return ""

@@ -1,7 +1,7 @@
-"""Frame <-> Message: one type for each legal combination of keys, fields in the order in which they are written.
+"""Conversion between frames and messages: one type for each valid combination of keys, fields in wire order.
 
-Identifiers are texts whatever they were on the wire (NQ-a03); `i` may name several. `extra` holds the keys that NQ does
-not assign, each with its JSON as written, so that they come through untouched (NQ-a09).
+Identifiers are strings regardless of their wire form (NQ-a03); `i` may contain several. `extra` contains the keys that
+NQ does not assign, with their JSON text, to forward them unchanged (NQ-a09).
 """
 
 from collections.abc import Sequence
@@ -21,15 +21,15 @@ from fiveways.wire.payload import Json, Payload
 
 Ids = tuple[str, ...]
 MAX_MISSING_NUMBERS: Final = 1024
-"""Missing parts that a peer may ask for at once."""
+"""Limit for the missing parts that a peer may request at once."""
 
 
 class Message(msgspec.Struct, frozen=True, gc=False):
-    """The root of all of them."""
+    """Base class of the messages."""
 
 
 class Request(Message, frozen=True):
-    """`{t, r, d}`: the same t and r again is a retransmission (NQ-07, NQ-13). No t: the hub itself."""
+    """`{t, r, d}`: a request; the same t and r again is a retransmission (NQ-07, NQ-13). No t: to the hub itself."""
 
     t: str
     r: str
@@ -40,7 +40,7 @@ class Request(Message, frozen=True):
 
 
 class RequestPart(Message, frozen=True):
-    """`{t, r, d, n, f}`: part n of a streamed request; the end may carry nothing (NQ-a04)."""
+    """`{t, r, d, n, f}`: part n of a streamed request; the last part may lack d (NQ-a04)."""
 
     t: str
     r: str
@@ -53,7 +53,7 @@ class RequestPart(Message, frozen=True):
 
 
 class Poll(Message, frozen=True):
-    """`{t, p}`: what became of request t#p? (NQ-a06)."""
+    """`{t, p}`: a question for the state of request t#p (NQ-a06)."""
 
     t: str
     p: str
@@ -61,7 +61,7 @@ class Poll(Message, frozen=True):
 
 
 class Acceptance(Message, frozen=True):
-    """`{a, i}`: request i is safe; its backchannel is a (NQ-a01)."""
+    """`{a, i}`: request i is accepted; its backchannel is a (NQ-a01)."""
 
     a: str
     i: Ids
@@ -69,7 +69,7 @@ class Acceptance(Message, frozen=True):
 
 
 class Answer(Message, frozen=True):
-    """`{a, i, d}`: the whole answer (NQ-a04)."""
+    """`{a, i, d}`: the complete answer (NQ-a04)."""
 
     a: str
     i: Ids
@@ -78,7 +78,7 @@ class Answer(Message, frozen=True):
 
 
 class AnswerPart(Message, frozen=True):
-    """`{a, i, d, n, f}`: part n of a streamed answer; the end may carry nothing, or the error that broke it off."""
+    """`{a, i, d, n, f}`: part n of a streamed answer; the last part may lack d or contain an error."""
 
     a: str
     i: Ids
@@ -90,7 +90,7 @@ class AnswerPart(Message, frozen=True):
 
 
 class ErrorAnswer(Message, frozen=True):
-    """`{a, i, e}` with e.fatal: the request is dead (NQ-a07)."""
+    """`{a, i, e}` with e.fatal: the request failed (NQ-a07)."""
 
     a: str
     i: Ids
@@ -100,7 +100,7 @@ class ErrorAnswer(Message, frozen=True):
 
 
 class Note(Message, frozen=True):
-    """`{a, i, e}` without e.fatal: a side message while the request runs (NQ-a13)."""
+    """`{a, i, e}` without e.fatal: progress of a running request (NQ-a13)."""
 
     a: str
     i: Ids
@@ -119,14 +119,14 @@ class PollReply(Message, frozen=True):
 
 
 class Ack(Message, frozen=True):
-    """`{i}`: the single answer on backchannel i has come (NQ-a02)."""
+    """`{i}`: acknowledgement of the single answer on backchannel i (NQ-a02)."""
 
     i: Ids
     extra: FreeKeys | None = None
 
 
 class Next(Message, frozen=True):
-    """`{i, o}`: all parts below o have come; with a of the streamed request i, else of the answer on i (NQ-a05)."""
+    """`{i, o}`: all parts below o arrived; with a parts of the streamed request i, else of the answer on i (NQ-a05)."""
 
     a: str
     i: Ids
@@ -135,7 +135,7 @@ class Next(Message, frozen=True):
 
 
 class Missing(Message, frozen=True):
-    """`{i, o: [...]}`: these parts have not come; a and i as in `Next` (NQ-a05)."""
+    """`{i, o: [...]}`: these parts are missing; a and i as in `Next` (NQ-a05)."""
 
     a: str
     i: Ids
@@ -144,7 +144,7 @@ class Missing(Message, frozen=True):
 
 
 class BackMessage(Message, frozen=True):
-    """`{i, d}`, or with an e that is not fatal: something into the backchannel (NQ-a02)."""
+    """`{i, d}`, or with an e that is not fatal: a message on the backchannel (NQ-a02)."""
 
     i: Ids
     d: Payload | None
@@ -153,7 +153,7 @@ class BackMessage(Message, frozen=True):
 
 
 class CancelRequest(Message, frozen=True):
-    """`{i, e}` with e.fatal: the answer is not wanted any more; before acceptance t and i name the request (NQ-a02)."""
+    """`{i, e}` with e.fatal: a cancellation; before the acceptance t and i name the request (NQ-a02)."""
 
     t: str
     i: Ids
@@ -162,25 +162,25 @@ class CancelRequest(Message, frozen=True):
 
 
 class SystemNote(Message, frozen=True):
-    """`{e}` alone: about the link, not about a request."""
+    """`{e}` alone: a note about the connection, not about a request."""
 
     e: ErrorObject
     extra: FreeKeys | None = None
 
 
 class Farewell(Message, frozen=True):
-    """`{e}` alone, of type sys and fatal: the sender closes the link."""
+    """`{e}` alone, of type sys and fatal: the sender closes the connection."""
 
     e: ErrorObject
     extra: FreeKeys | None = None
 
 
 class Idle(Message, frozen=True):
-    """`[]`: nothing to say, but willing to hear (NQ-a10)."""
+    """`[]`: an empty packet that lets the peer send (NQ-a10)."""
 
 
 class Bad(Message, frozen=True):
-    """An element that breaks a rule, and what could be read of its identifiers; the others go on (NQ-a10)."""
+    """An invalid element, with the identifiers that could be read; the other elements are valid (NQ-a10)."""
 
     element: bytes
     fault: Fault
@@ -192,7 +192,7 @@ class Bad(Message, frozen=True):
     i: Ids = ()
 
 
-# Reading.
+# Decoding.
 
 
 def decode(packet: Packet, limits: Limits) -> list[Message]:
@@ -202,7 +202,7 @@ def decode(packet: Packet, limits: Limits) -> list[Message]:
     try:
         if payload[:1] == b"{":
             frame = frames.parse_frame(payload)
-            if type(frame) is Frame:  # without free keys: nearly all of them
+            if type(frame) is Frame:  # the common case: no free keys
                 return [_read(frame, None, limits)]
             parsed = None if frame is None else (frame,)
         else:
@@ -213,7 +213,7 @@ def decode(packet: Packet, limits: Limits) -> list[Message]:
                 for frame in parsed
             ] or [Idle()]
     except BadElement:
-        pass  # the closer look below tells which one
+        pass  # the general path below finds the invalid element
     return [_read_general(raw, limits) for raw in frames.split_elements(payload, limits)]
 
 
@@ -226,16 +226,16 @@ def _read_general(raw: bytes, limits: Limits) -> Message:
 
 
 def _readable_ids(raw: bytes, limits: Limits) -> dict[str, Any]:
-    """Return r, a and i as far as they can be read, so that the right one hears of the error."""
-    found: dict[str, Any] = {}
+    """Return r, a and i as far as they can be read, to address the error."""
+    ids: dict[str, Any] = {}
     with suppress(BadElement):
         keys = frames.read_keys(raw)
         for key in {"r", "a", "i"} & keys.keys():
             with suppress(BadElement):
                 frame, _ = frames.parse_element(b'{"%b":%b}' % (key.encode(), bytes(keys[key])), limits)
-                given = getattr(frame, key)
-                found[key] = parse_ids(given, limits) if key == "i" else parse_id(given, limits, key)
-    return found
+                raw_id = getattr(frame, key)
+                ids[key] = parse_ids(raw_id, limits) if key == "i" else parse_id(raw_id, limits, key)
+    return ids
 
 
 def _read(frame: Frame, free: FreeKeys | None, limits: Limits) -> Message:
@@ -243,7 +243,7 @@ def _read(frame: Frame, free: FreeKeys | None, limits: Limits) -> Message:
         return _read_request(frame, frame.r, free, limits)
     if frame.p is not UNSET:
         if frame.a is not UNSET or frame.i is not UNSET:
-            raise BadElement("a poll that is an answer too", "NQ-a06")
+            raise BadElement("a poll with keys of an answer", "NQ-a06")
         return Poll(frames.parse_target(frame, limits), parse_id(frame.p, limits, "p"), free)
     if frame.a is not UNSET:
         if frame.i is UNSET:
@@ -254,12 +254,12 @@ def _read(frame: Frame, free: FreeKeys | None, limits: Limits) -> Message:
     if frame.e is not UNSET:
         error = frames.parse_error(frame)
         return (Farewell if error.fatal and error.type == "sys" else SystemNote)(error, free)
-    raise BadElement("neither r nor p, a, i or e: no message", "NQ-13")
+    raise BadElement("a message needs r, p, a, i or e", "NQ-13")
 
 
 def _read_request(frame: Frame, r: str | int, free: FreeKeys | None, limits: Limits) -> Message:
     if not (frame.a is UNSET and frame.i is UNSET and frame.p is UNSET and frame.e is UNSET and frame.o is UNSET):
-        raise BadElement("a request that is something else too", "NQ-13")
+        raise BadElement("a request with keys of another message", "NQ-13")
     if type(r) is not str or not 0 < len(r) <= limits.max_id:
         r = parse_id(r, limits, "r")
     target = frames.parse_target(frame, limits)
@@ -287,7 +287,7 @@ def _read_answer(frame: Frame, a: str, ids: Ids, free: FreeKeys | None, limits: 
             return ErrorAnswer(a, ids, body, error, free)
         n, f = frames.part_position(frame)
         if f != 0 or not n:
-            raise BadElement("a fatal error that is not the end of its stream", "NQ-a04")
+            raise BadElement("a fatal error before the end of its stream", "NQ-a04")
         return AnswerPart(a, ids, body, error, n, f, free)
     if frame.n is UNSET and frame.f is UNSET:
         return Acceptance(a, ids, free) if body is None else Answer(a, ids, body, free)
@@ -313,7 +313,7 @@ def _read_backchannel(frame: Frame, ids: Ids, free: FreeKeys | None, limits: Lim
 def _read_order(order: int | list[int], a: str, ids: Ids, free: FreeKeys | None) -> Message:
     numbers = order if isinstance(order, list) else [order]
     if not 0 < len(numbers) <= MAX_MISSING_NUMBERS or not all(0 < number <= frames.MAX_NUMBER for number in numbers):
-        raise BadElement("o is neither a positive number nor an array of some", "NQ-a05")
+        raise BadElement("o is neither a positive number nor an array of positive numbers", "NQ-a05")
     return Missing(a, ids, tuple(numbers), free) if isinstance(order, list) else Next(a, ids, order, free)
 
 

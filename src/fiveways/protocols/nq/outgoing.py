@@ -1,4 +1,4 @@
-"""The asking half of a conversation: requests of ours, and what the peer says to them."""
+"""Outgoing requests of a conversation, and the answers of the peer."""
 
 from fiveways.errors import LocalProtocolError, Reason
 from fiveways.model import messages as hub
@@ -36,86 +36,86 @@ from fiveways.wire.payload import NULL
 
 
 class Outgoing(OutgoingRequests):
-    """What we ask of the peer, and what it answers."""
+    """Our requests and the handling of the peer's answers."""
 
-    def __init__(self, common: SessionState, waiting: DeferredMessages) -> None:
-        super().__init__(common)
-        self._deferred = waiting
+    def __init__(self, shared: SessionState, deferred: DeferredMessages) -> None:
+        super().__init__(shared)
+        self._deferred = deferred
 
-    # What the hub says.
+    # Messages of the hub.
 
     def send_request(
         self, message: bridge.RequestMessage, now: float, extra: FreeKeys | None = None, topic: str = ""
     ) -> OutgoingRequest:
         """`{t, r, d}`, or the first part of it."""
-        hub_id: str | None = getattr(message, "id", None)  # events have none
+        hub_id: str | None = getattr(message, "id", None)  # events have no id
         self._check_room(message, hub_id)
         target, body, free = bridge.request_from_message(message, topic)
         if extra is not None:
             free = extra if free is None else free | extra
-        given = None if body is NULL else bridge.json_body(body)
-        common = self._shared
-        asking = OutgoingRequest(common, common.mint(), target, type(message), hub_id)
-        asking.expires_at = now + common.options.request_ttl
-        asking.v = common.options.verbose
-        asking.operation = common.operation
+        json_body = None if body is NULL else bridge.json_body(body)
+        shared = self._shared
+        request = OutgoingRequest(shared, shared.mint(), target, type(message), hub_id)
+        request.expires_at = now + shared.options.request_ttl
+        request.v = shared.options.verbose
+        request.operation = shared.operation
         if isinstance(message, hub.Call) and message.extras is not None:
-            asking.v = read_verbosity(message.extras) or asking.v
+            request.v = read_verbosity(message.extras) or request.v
         if isinstance(message, hub.Call) and message.more:
-            part = RequestPart(target, asking.r, given or bridge.JSON_NULL, 1, None, asking.v, "", free)
-            raw = common.check_size(write(part))
-            asking.sender = StreamSender(common, operation=common.operation)
-            asking.sender.add(raw, end=False)
-            self._retransmission.send(asking.sender)
-            self._retransmission.restart_wait(asking, now)
+            part = RequestPart(target, request.r, json_body or bridge.JSON_NULL, 1, None, request.v, "", free)
+            raw = shared.check_size(write(part))
+            request.sender = StreamSender(shared, operation=shared.operation)
+            request.sender.add(raw, end=False)
+            self._retransmission.send(request.sender)
+            self._retransmission.restart_wait(request, now)
         else:
-            asking.data = common.check_size(write(Request(target, asking.r, given, asking.v, "", free)))
-            size, asked = len(asking.data), common.request_budget
-            # As with their number, events may take half of the room.
+            request.data = shared.check_size(write(Request(target, request.r, json_body, request.v, "", free)))
+            size, budget = len(request.data), shared.request_budget
+            # Events may use half of the budget, as of the number of requests.
             if (
-                asking.message_type is hub.Event and asked.used + size > (asked.maximum + 1) // 2
-            ) or not asked.has_room(size):
-                raise LocalProtocolError("too many bytes of requests to this peer are not answered")
-            self._retransmission.send(asking)
-        self._add(asking)
-        return asking
+                request.message_type is hub.Event and budget.used + size > (budget.maximum + 1) // 2
+            ) or not budget.has_room(size):
+                raise LocalProtocolError("too many bytes of unanswered requests to this peer")
+            self._retransmission.send(request)
+        self._add(request)
+        return request
 
     def send_part(self, message: hub.Part, now: float) -> None:
         """`{t, r, d, n, f}`."""
-        asking = self._by_id.get(message.id)
-        if asking is None or asking.sender is None or asking.sender.ended:
+        request = self._by_id.get(message.id)
+        if request is None or request.sender is None or request.sender.ended:
             raise LocalProtocolError(f"no streamed request {message.id} is open")
         if message.body is None and not message.last:
-            raise LocalProtocolError("only the end of a stream may carry nothing")
-        sender, common = asking.sender, self._shared
+            raise LocalProtocolError("only the last part of a stream may lack a body")
+        sender, shared = request.sender, self._shared
         body = None if message.body is None else bridge.json_body(message.body)
         number, follow = sender.last + 1, 0 if message.last else None
-        raw = common.check_size(write(RequestPart(asking.t, asking.r, body, number, follow, asking.v)))
-        if number > common.limits.max_stream or sender.is_full(len(raw)):
-            raise LocalProtocolError(f"the peer takes no more than {number - 1} parts of request {message.id}")
+        raw = shared.check_size(write(RequestPart(request.t, request.r, body, number, follow, request.v)))
+        if number > shared.limits.max_stream or sender.is_full(len(raw)):
+            raise LocalProtocolError(f"request {message.id} has more than {number - 1} parts")
         sender.add(raw, end=message.last)
         if sender.can_send():
             self._retransmission.send(sender)
 
     def send_cancel(self, message: hub.Cancel, now: float) -> None:
-        """`{i, e}`, fatal; a request that the hub does not wait for is left alone."""
-        asking = self._by_id.get(message.id)
-        if asking is not None:
-            self._cancel(asking, now)
+        """`{i, e}`, fatal; requests without a hub id are not affected."""
+        request = self._by_id.get(message.id)
+        if request is not None:
+            self._cancel(request, now)
 
     def send_subscribe(self, message: hub.Subscribe, now: float) -> None:
-        """Ask for events; they will come as requests to the target that the subscription is given here."""
-        following = self._shared.own_subscriptions
+        """Subscribe; events arrive as requests to a target that is minted here."""
+        subscriptions = self._shared.own_subscriptions
         if self._subscription_target(message.subscription) is not None:
             raise LocalProtocolError(f"subscription {message.subscription} is open already")
-        if len(following) >= self._shared.limits.max_subscriptions:
+        if len(subscriptions) >= self._shared.limits.max_subscriptions:
             raise LocalProtocolError("too many subscriptions are open")
-        target = self._shared.mint()  # any other might be the name of a method
+        target = self._shared.mint()  # a minted name cannot be the name of a method
         self.send_request(message, now, None, target).topic = target
-        following[target] = OwnSubscription(message.subscription, message.envelope)
+        subscriptions[target] = OwnSubscription(message.subscription, message.envelope)
 
     def send_unsubscribe(self, message: hub.Unsubscribe, now: float) -> None:
-        """Ask for no more events."""
+        """Unsubscribe."""
         target = self._subscription_target(message.subscription)
         if target is None:
             raise LocalProtocolError(f"no subscription {message.subscription} is open")
@@ -123,7 +123,7 @@ class Outgoing(OutgoingRequests):
         del self._shared.own_subscriptions[target]
 
     def send_event(self, message: hub.Event | hub.TopicClosed, now: float, extra: FreeKeys | None = None) -> None:
-        """Send a request to a subscription of the peer's; nobody waits for its answer."""
+        """Send an event as a request to the peer's subscription, without a hub id."""
         published = self._shared.peer_subscriptions
         grant = published.grants.get(message.subscription)
         if not grant:
@@ -135,84 +135,84 @@ class Outgoing(OutgoingRequests):
     def _check_room(self, message: bridge.RequestMessage, hub_id: str | None) -> None:
         if hub_id in self._by_id or hub_id in self._deferred:
             raise LocalProtocolError(f"request {hub_id} is open already")
-        room = self._shared.limits.max_pending
-        # A subscriber that does not answer may not keep the calls out.
-        if len(self._requests) >= room or (isinstance(message, hub.Event) and self._event_count >= (room + 1) // 2):
+        limit = self._shared.limits.max_pending
+        # A subscriber that does not answer must not block calls.
+        if len(self._requests) >= limit or (isinstance(message, hub.Event) and self._event_count >= (limit + 1) // 2):
             raise LocalProtocolError("too many requests to this peer are open")
 
-    def _subscription_target(self, subscription: str) -> str | None:
-        following = self._shared.own_subscriptions
-        return next((target for target, each in following.items() if each.subscription == subscription), None)
+    def _subscription_target(self, name: str) -> str | None:
+        own = self._shared.own_subscriptions
+        return next((target for target, subscription in own.items() if subscription.subscription == name), None)
 
-    # What the peer says.
+    # Messages of the peer.
 
     def on_acceptance(self, message: Acceptance, now: float) -> None:
-        """`{a, i}`: no need to say it again; poll now and then."""
+        """`{a, i}`: stop retransmitting and start polling."""
         for r in message.i:
-            asking = self._requests.get(r)
-            if asking is None:
+            request = self._requests.get(r)
+            if request is None:
                 continue
-            self._check_peer_restart(asking, message.a, now)
-            asking.a = asking.a or message.a
-            if asking.advance(RequestStep.ACCEPT):
-                self._retransmission.restart_wait(asking, now)
-                if asking.hub_id is not None and asking.message_type is hub.Call and not asking.accepted:
-                    asking.accepted = True
-                    self._hub_messages.append(hub.Accepted(asking.hub_id))
+            self._check_peer_restart(request, message.a, now)
+            request.a = request.a or message.a
+            if request.advance(RequestStep.ACCEPT):
+                self._retransmission.restart_wait(request, now)
+                if request.hub_id is not None and request.message_type is hub.Call and not request.accepted:
+                    request.accepted = True
+                    self._hub_messages.append(hub.Accepted(request.hub_id))
 
     def on_answer(self, message: Answer, now: float) -> None:
-        """`{a, i, d}`: the first one is given on, each is acknowledged (NQ-12)."""
-        common = self._shared
-        common.pending_acks.append(message.a)
-        attached = None if message.extra is None else bridge.answer_attachments(message, common.limits)
+        """`{a, i, d}`: deliver the first one and acknowledge each (NQ-12)."""
+        shared = self._shared
+        shared.pending_acks.append(message.a)
+        attachments = None if message.extra is None else bridge.answer_attachments(message, shared.limits)
         extras = bridge.extras_from_free(message.extra)
         for r in message.i:
-            asking = self._requests.get(r)
-            if asking is None:
+            request = self._requests.get(r)
+            if request is None:
                 continue
-            if asking.receiver is not None:
-                self._check_peer_restart(asking, message.a, now)
-            hub_id, hub_message = asking.hub_id, asking.message_type
-            self._finish(asking, RequestStep.END)
+            if request.receiver is not None:
+                self._check_peer_restart(request, message.a, now)
+            hub_id, message_type = request.hub_id, request.message_type
+            self._finish(request, RequestStep.END)
             if hub_id is not None:
-                self._hub_messages += bridge.messages_from_answer(hub_id, hub_message, message, attached, extras)
-        if asking is None or len(message.i) > 1:
+                self._hub_messages += bridge.messages_from_answer(hub_id, message_type, message, attachments, extras)
+        if request is None or len(message.i) > 1:
             self._report_stray(message.i)
 
     def on_part(self, message: AnswerPart, now: float) -> None:
-        """`{a, i, d, n, f}`: given on in order."""
+        """`{a, i, d, n, f}`: deliver in order."""
         for r in message.i:
-            asking = self._requests.get(r)
-            if asking is not None:
-                self._check_peer_restart(asking, message.a, now)
-            if asking is not None and asking.state is not OutgoingState.CANCELLED:
-                if asking.receiver is None:
-                    asking.a = message.a
-                    asking.receiver = StreamReceiver(self._shared, "", message.a)
-                if asking.receiver.i == message.a:
-                    self._deliver_part(asking, asking.receiver, message, now)
+            request = self._requests.get(r)
+            if request is not None:
+                self._check_peer_restart(request, message.a, now)
+            if request is not None and request.state is not OutgoingState.CANCELLED:
+                if request.receiver is None:
+                    request.a = message.a
+                    request.receiver = StreamReceiver(self._shared, "", message.a)
+                if request.receiver.i == message.a:
+                    self._deliver_part(request, request.receiver, message, now)
                     continue
                 if self._shared.is_from_unknown_run(message.a):
-                    continue  # who speaks here has not told who it is: it may yet be the one to hear
-            # Nobody wants it, or no longer: what is acknowledged is not said again.
+                    continue  # the peer has not sent its prefix yet, so it may still be the expected run
+            # Acknowledge parts of closed or unknown requests too, so that the peer stops retransmitting.
             self._retransmission.send_once(write(Next("", (message.a,), message.n + 1)))
-            if asking is not None and message.f == 0 and asking.state is OutgoingState.CANCELLED:
-                self._finish(asking, RequestStep.END)
+            if request is not None and message.f == 0 and request.state is OutgoingState.CANCELLED:
+                self._finish(request, RequestStep.END)
         self._report_stray(message.i)
 
     def _deliver_part(
-        self, asking: OutgoingRequest, receiver: StreamReceiver[AnswerPart], message: AnswerPart, now: float
+        self, request: OutgoingRequest, receiver: StreamReceiver[AnswerPart], message: AnswerPart, now: float
     ) -> None:
-        limits, hub_id = self._shared.limits, asking.hub_id
+        limits, hub_id = self._shared.limits, request.hub_id
         if message.n + (message.f or 0) > limits.max_stream:
-            self._fail(asking, Reason.RAISED, "the stream is too long", now)
+            self._fail(request, Reason.RAISED, "the stream is too long", now)
             return
-        asking.has_recent_part = True
-        asking.advance(RequestStep.PART)
+        request.has_recent_part = True
+        request.advance(RequestStep.PART)
         try:
             turn = receiver.add_part(message)
         except InconsistentPart:
-            self._end_contradictory_stream(asking, message, now)
+            self._end_contradictory_stream(request, message, now)
             return
         for part in turn:
             receiver.ended = part.n == receiver.total
@@ -220,18 +220,18 @@ class Outgoing(OutgoingRequests):
                 self._hub_messages += bridge.messages_from_part(hub_id, part, limits, last=receiver.ended)
         receiver.acknowledge(now, progress=bool(turn))
         if receiver.is_done:
-            self._finish(asking, RequestStep.END)
+            self._finish(request, RequestStep.END)
             if hub_id is not None and not receiver.ended:
                 self._hub_messages.append(hub.Result(hub_id, None, (), True, True))
 
-    def _end_contradictory_stream(self, asking: OutgoingRequest, message: AnswerPart, now: float) -> None:
-        """End a stream that contradicts itself; an error is an end wherever it stands."""
+    def _end_contradictory_stream(self, request: OutgoingRequest, message: AnswerPart, now: float) -> None:
+        """End a stream that contradicts itself; an error ends it at any number."""
         if message.e is None:
-            self._fail(asking, Reason.RAISED, "the parts of the answer contradict each other", now)
+            self._fail(request, Reason.RAISED, "the parts of the answer contradict each other", now)
             return
-        hub_id = asking.hub_id
+        hub_id = request.hub_id
         self._retransmission.send_once(write(Next("", (message.a,), message.n + 1)))
-        self._finish(asking, RequestStep.END)
+        self._finish(request, RequestStep.END)
         if hub_id is not None:
             self._hub_messages.append(bridge.failure_from_error(hub_id, message.e, message.d))
 
@@ -239,77 +239,77 @@ class Outgoing(OutgoingRequests):
         """`{a, i, e}`, fatal."""
         self._shared.pending_acks.append(message.a)
         for r in message.i:
-            asking = self._requests.get(r)
-            if asking is None:
+            request = self._requests.get(r)
+            if request is None:
                 continue
-            self._check_peer_restart(asking, message.a, now)
-            hub_id = asking.hub_id
-            self._finish(asking, RequestStep.END)
-            self._shared.own_subscriptions.pop(asking.topic, None)
+            self._check_peer_restart(request, message.a, now)
+            hub_id = request.hub_id
+            self._finish(request, RequestStep.END)
+            self._shared.own_subscriptions.pop(request.topic, None)
             if hub_id is not None:
                 self._hub_messages.append(bridge.failure_from_error(hub_id, message.e, message.d))
-            elif asking.message_type is hub.Event and bridge.is_unknown_target(message.e):
-                self._on_unknown_subscription(asking)
+            elif request.message_type is hub.Event and bridge.is_unknown_target(message.e):
+                self._on_unknown_subscription(request)
         self._report_stray(message.i)
 
-    def _on_unknown_subscription(self, asking: OutgoingRequest) -> None:
-        """Take note that the subscriber has forgotten its subscription, unless it has another of that name now."""
-        if self._shared.peer_subscriptions.end(asking.t, asking.grant):
-            self._hub_messages.append(hub.Unsubscribe(None, asking.t))
+    def _on_unknown_subscription(self, request: OutgoingRequest) -> None:
+        """Remove a subscription that the peer has forgotten, unless its name was used again."""
+        if self._shared.peer_subscriptions.end(request.t, request.grant):
+            self._hub_messages.append(hub.Unsubscribe(None, request.t))
 
     def on_note(self, message: Note, now: float) -> None:
         """`{a, i, e}`, not fatal."""
         is_quiet = message.e.type not in bridge.VERBOSE_KINDS
         for r in message.i:
-            asking = self._requests.get(r)
-            if asking and asking.hub_id is not None and asking.message_type is hub.Call and (is_quiet or asking.v):
-                self._hub_messages.append(bridge.progress_from_error(asking.hub_id, message.e, message.d))
+            request = self._requests.get(r)
+            if request and request.hub_id is not None and request.message_type is hub.Call and (is_quiet or request.v):
+                self._hub_messages.append(bridge.progress_from_error(request.hub_id, message.e, message.d))
 
     def on_poll_reply(self, message: PollReply, now: float) -> None:
-        """Send a request again that the peer does not know; all else is patience (NQ-a06)."""
+        """Resend a request that the peer does not know; other replies need no action (NQ-a06)."""
         for r in message.i:
-            asking = self._requests.get(r)
-            if asking is None or asking.state is OutgoingState.CANCELLED:
+            request = self._requests.get(r)
+            if request is None or request.state is OutgoingState.CANCELLED:
                 continue
             if message.e.note != "unknown":
-                self._check_peer_restart(asking, message.a, now)
-            elif asking.sender is None and asking.advance(RequestStep.UNKNOWN):
-                asking.a = ""
-                self._retransmission.resend_now(asking)
+                self._check_peer_restart(request, message.a, now)
+            elif request.sender is None and request.advance(RequestStep.UNKNOWN):
+                request.a = ""
+                self._retransmission.resend_now(request)
             else:
-                self._fail(asking, Reason.LOST, "the peer has forgotten half of a stream", now)
+                self._fail(request, Reason.LOST, "the peer has lost a part of the stream", now)
 
     def on_next(self, message: Next, now: float) -> None:
-        """`{a, i, o}`: parts of our request have come."""
+        """`{a, i, o}`: parts of our request arrived."""
         for r in message.i:
-            asking = self._requests.get(r)
-            if asking is not None and asking.state is not OutgoingState.CANCELLED:
-                acknowledge_parts(asking.sender, message.o, now)
+            request = self._requests.get(r)
+            if request is not None and request.state is not OutgoingState.CANCELLED:
+                acknowledge_parts(request.sender, message.o, now)
             else:
-                self._cancel_unknown_parts(message.a, asking)
+                self._cancel_unknown_parts(message.a, request)
 
     def on_missing(self, message: Missing, now: float) -> None:
-        """`{a, i, o: [...]}`: parts of our request have not come."""
+        """`{a, i, o: [...]}`: parts of our request are missing."""
         numbers = frozenset(message.o)
         for r in dict.fromkeys(message.i):
-            asking = self._requests.get(r)
-            if asking is not None and asking.state is not OutgoingState.CANCELLED:
-                resend_parts(asking.sender, numbers)
+            request = self._requests.get(r)
+            if request is not None and request.state is not OutgoingState.CANCELLED:
+                resend_parts(request.sender, numbers)
             else:
-                self._cancel_unknown_parts(message.a, asking)
+                self._cancel_unknown_parts(message.a, request)
 
-    def _cancel_unknown_parts(self, a: str, asking: OutgoingRequest | None) -> None:
-        """Tell the peer, who waits for more of a request, that no more will come."""
-        if asking is not None:
-            asking.a = a  # what is being said again and again may call it by this name now
+    def _cancel_unknown_parts(self, a: str, request: OutgoingRequest | None) -> None:
+        """Tell a peer that waits for more parts of a request that it is cancelled."""
+        if request is not None:
+            request.a = a  # the retransmitted cancellation can use this backchannel now
         else:
             self._retransmission.send_once(write(CancelRequest("", (a,), CANCELLED)))
 
     def on_bad_answer(self, bad: Bad, now: float) -> None:
-        """Give up requests whose answer nobody can read: it would only come again."""
+        """Fail requests with an invalid answer, which the peer would only retransmit."""
         self._shared.pending_acks.append(bad.a)
         for r in bad.i:
-            asking = self._requests.get(r)
-            if asking is not None and asking.state is not OutgoingState.CANCELLED:
-                asking.a = bad.a
-                self._fail(asking, Reason.RAISED, f"the answer cannot be read: {bad.text} [{bad.rule}]", now)
+            request = self._requests.get(r)
+            if request is not None and request.state is not OutgoingState.CANCELLED:
+                request.a = bad.a
+                self._fail(request, Reason.RAISED, f"the answer is invalid: {bad.text} [{bad.rule}]", now)

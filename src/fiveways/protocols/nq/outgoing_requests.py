@@ -1,4 +1,4 @@
-"""The requests of ours that are open: how each of them ends, when it is given up, and what it outlives."""
+"""The table of our open requests: their ends, expiry and restoration."""
 
 from collections import OrderedDict, deque
 from typing import Any, Final
@@ -11,19 +11,19 @@ from fiveways.protocols.nq.session_state import SessionState
 from fiveways.protocols.nq.states import OutgoingState, RequestStep
 
 _STATES_TO_CONFIRM: Final = frozenset({OutgoingState.STREAMING, OutgoingState.CANCELLED})
-"""In these, the peer is told of a request at once when it is another one since."""
+"""In these states a request is retransmitted at once after a restart of the peer."""
 
 
 class OutgoingRequests:
-    """The lower half of `Outgoing`: the table of our requests."""
+    """The base class of `Outgoing` with the table of our requests."""
 
-    def __init__(self, common: SessionState) -> None:
-        self._shared = common
-        self._retransmission = common.retransmission
-        self._hub_messages = common.hub_messages
+    def __init__(self, shared: SessionState) -> None:
+        self._shared = shared
+        self._retransmission = shared.retransmission
+        self._hub_messages = shared.hub_messages
         self._requests: dict[str, OutgoingRequest] = {}
         self._by_expiry: OrderedDict[str, OutgoingRequest] = OrderedDict()
-        """By r, in the order in which they expire; the cancelled ones are not among them."""
+        """By r, ordered by expiry, without the cancelled ones."""
         self._by_id: dict[str, OutgoingRequest] = {}
         self._cancelled: deque[OutgoingRequest] = deque()
         self._event_count = 0
@@ -35,92 +35,92 @@ class OutgoingRequests:
         return hub_id in self._by_id
 
     def find(self, r: str) -> OutgoingRequest | None:
-        """Return the open request of this identifier."""
+        """Return the open request with this identifier, if any."""
         return self._requests.get(r)
 
-    def _add(self, asking: OutgoingRequest) -> None:
-        self._requests[asking.r] = asking
-        self._shared.request_budget.used += len(asking.data)
-        if asking.state is OutgoingState.CANCELLED:
-            self._cancelled.append(asking)
+    def _add(self, request: OutgoingRequest) -> None:
+        self._requests[request.r] = request
+        self._shared.request_budget.used += len(request.data)
+        if request.state is OutgoingState.CANCELLED:
+            self._cancelled.append(request)
         else:
-            self._by_expiry[asking.r] = asking
-        if asking.hub_id is not None:
-            self._by_id[asking.hub_id] = asking
-        self._event_count += asking.message_type is hub.Event
+            self._by_expiry[request.r] = request
+        if request.hub_id is not None:
+            self._by_id[request.hub_id] = request
+        self._event_count += request.message_type is hub.Event
 
-    def _finish(self, asking: OutgoingRequest, step: RequestStep) -> None:
-        asking.advance(step)
-        asking.close()
-        del self._requests[asking.r]
-        self._by_expiry.pop(asking.r, None)
-        self._event_count -= asking.message_type is hub.Event
-        if asking.hub_id is not None:
-            del self._by_id[asking.hub_id]
+    def _finish(self, request: OutgoingRequest, step: RequestStep) -> None:
+        request.advance(step)
+        request.close()
+        del self._requests[request.r]
+        self._by_expiry.pop(request.r, None)
+        self._event_count -= request.message_type is hub.Event
+        if request.hub_id is not None:
+            del self._by_id[request.hub_id]
 
-    def _cancel(self, asking: OutgoingRequest, now: float) -> None:
-        """Tell the peer so again and again, for a while."""
-        asking.advance(RequestStep.CANCEL)
-        asking.close()
-        self._shared.own_subscriptions.pop(asking.topic, None)
-        if asking.hub_id is not None:
-            del self._by_id[asking.hub_id]
-            asking.hub_id = None
-        self._by_expiry.pop(asking.r, None)
-        asking.expires_at = now + self._shared.options.longest_wait
-        self._cancelled.append(asking)
-        self._retransmission.resend_now(asking)
+    def _cancel(self, request: OutgoingRequest, now: float) -> None:
+        """Cancel a request and retransmit the cancellation for a while."""
+        request.advance(RequestStep.CANCEL)
+        request.close()
+        self._shared.own_subscriptions.pop(request.topic, None)
+        if request.hub_id is not None:
+            del self._by_id[request.hub_id]
+            request.hub_id = None
+        self._by_expiry.pop(request.r, None)
+        request.expires_at = now + self._shared.options.longest_wait
+        self._cancelled.append(request)
+        self._retransmission.resend_now(request)
 
-    def _fail(self, asking: OutgoingRequest, reason: Reason, text: str, now: float) -> None:
-        """Tell the hub that no answer will come, and the peer that none is wanted."""
-        hub_id = asking.hub_id
-        self._cancel(asking, now)
+    def _fail(self, request: OutgoingRequest, reason: Reason, text: str, now: float) -> None:
+        """Send the hub a failure, and the peer a cancellation."""
+        hub_id = request.hub_id
+        self._cancel(request, now)
         if hub_id is not None:
             self._hub_messages.append(hub.Failure(hub_id, reason, text))
 
     def _report_stray(self, ids: Ids) -> None:
-        """Take note, once, of an answer to what was never asked; one that only comes again is none of these."""
+        """Report an answer to a request that was never made, once per message. Repeated answers are not reported."""
         stray = next((r for r in ids if r not in self._requests and not self._shared.is_ours(r)), None)
         if stray is not None:
-            self._hub_messages.append(hub.Stray(stray, "an answer to a request that was never made here"))
+            self._hub_messages.append(hub.Stray(stray, "an answer to a request that was never sent"))
 
-    # A peer that has begun anew.
+    # Restarts of the peer.
 
     def on_peer_run(self, run: str) -> None:
-        """Know what the peer's ids begin with now: what it called by others before, it may have forgotten."""
-        common = self._shared
-        if run == common.peer_run:
+        """Store the new prefix of the peer's ids; the peer may not know earlier ids any more."""
+        shared = self._shared
+        if run == shared.peer_run:
             return
-        common.peer_run = run
-        for asking in self._requests.values():
-            if asking.a and not common.is_of_run(asking.a):
-                asking.a = ""  # it may be no name any more by which the request could be cancelled
-                if asking.state in _STATES_TO_CONFIRM:
-                    asking.has_recent_part = False
-                    self._retransmission.resend_now(asking)
+        shared.peer_run = run
+        for request in self._requests.values():
+            if request.a and not shared.is_of_run(request.a):
+                request.a = ""  # the peer may not accept a cancellation by this id any more
+                if request.state in _STATES_TO_CONFIRM:
+                    request.has_recent_part = False
+                    self._retransmission.resend_now(request)
 
-    def _check_peer_restart(self, asking: OutgoingRequest, a: str, now: float) -> None:
-        """Let a stream go if the peer, which is another one since its beginning, answers on another backchannel now.
+    def _check_peer_restart(self, request: OutgoingRequest, a: str, now: float) -> None:
+        """Drop a stream if the peer restarted after its beginning and now answers on another backchannel.
 
-        The first run is dead then. What it said is never followed by what the second one says, as nobody can tell
-        whether that is the same: either none of it was given on, or it can be forgotten, or the call is lost.
+        The first run cannot continue. Its parts must not be mixed with those of the second run, because they may
+        differ. So either no part was delivered, or the parts are revoked, or the call fails.
         """
-        receiver, common = asking.receiver, self._shared
-        if receiver is None or receiver.i == a or asking.state is OutgoingState.CANCELLED:
+        receiver, shared = request.receiver, self._shared
+        if receiver is None or receiver.i == a or request.state is OutgoingState.CANCELLED:
             return
-        if not common.is_of_run(a) or common.is_of_run(receiver.i):
+        if not shared.is_of_run(a) or shared.is_of_run(receiver.i):
             return
-        asking.a, parts = a, receiver.next - 1
-        if parts and not self._can_restart_answer(asking.hub_id):
-            came = "1 part of it" if parts == 1 else f"{parts} parts of it"
-            text = f"the hub has begun anew in the middle of the answer: {came} had come, and the rest is lost"
-            self._fail(asking, Reason.LOST, text, now)
+        request.a, parts = a, receiver.next - 1
+        if parts and not self._can_restart_answer(request.hub_id):
+            received = "1 part of it" if parts == 1 else f"{parts} parts of it"
+            text = f"the hub restarted in the middle of the answer: {received} arrived, the rest is lost"
+            self._fail(request, Reason.LOST, text, now)
             return
         receiver.close()
-        asking.receiver = None
+        request.receiver = None
 
     def _can_restart_answer(self, hub_id: str | None) -> bool:
-        """Whether nobody minds that parts of an answer were given on; those that are about to be are not known yet."""
+        """Return whether no part was delivered, or all were revoked; parts in the hub's queue cannot be revoked."""
         if hub_id is None:
             return True
         return all(
@@ -130,22 +130,24 @@ class OutgoingRequests:
     # Time.
 
     def expire(self, now: float) -> None:
-        """Give up what is too old."""
+        """Fail expired requests and drop expired cancellations."""
         while self._cancelled and (
             self._cancelled[0].expires_at <= now or self._cancelled[0].state is OutgoingState.DONE
         ):
-            asking = self._cancelled.popleft()
-            if asking.state is not OutgoingState.DONE:
-                self._finish(asking, RequestStep.EXPIRE)
-        while self._by_expiry and (asking := next(iter(self._by_expiry.values()))).expires_at <= now:
-            hub_id = asking.hub_id
-            self._shared.own_subscriptions.pop(asking.topic, None)
-            self._finish(asking, RequestStep.EXPIRE)
+            request = self._cancelled.popleft()
+            if request.state is not OutgoingState.DONE:
+                self._finish(request, RequestStep.EXPIRE)
+        while self._by_expiry and (request := next(iter(self._by_expiry.values()))).expires_at <= now:
+            hub_id = request.hub_id
+            self._shared.own_subscriptions.pop(request.topic, None)
+            self._finish(request, RequestStep.EXPIRE)
             if hub_id is not None:
-                self._hub_messages.append(hub.Failure(hub_id, Reason.TIMEOUT, "the peer never answered"))
+                self._hub_messages.append(
+                    hub.Failure(hub_id, Reason.TIMEOUT, "the peer did not answer before the request expired")
+                )
 
     def deadline(self) -> float | None:
-        """Return when the oldest request is to be given up."""
+        """Return the expiry of the oldest request."""
         while self._cancelled and self._cancelled[0].state is OutgoingState.DONE:
             self._cancelled.popleft()
         oldest = next(iter(self._by_expiry.values())).expires_at if self._by_expiry else None
@@ -154,19 +156,19 @@ class OutgoingRequests:
         return self._cancelled[0].expires_at if oldest is None else min(self._cancelled[0].expires_at, oldest)
 
     def resend_all(self) -> None:
-        """Say all of it again, over another link."""
-        for asking in self._requests.values():
-            self._retransmission.resend_now(asking)
-            if asking.sender is not None and asking.sender.parts:
-                self._retransmission.resend_now(asking.sender)
+        """Retransmit everything on another connection."""
+        for request in self._requests.values():
+            self._retransmission.resend_now(request)
+            if request.sender is not None and request.sender.parts:
+                self._retransmission.resend_now(request.sender)
 
     def export(self, now: float) -> list[dict[str, object]]:
-        """Return all that is needed to go on elsewhere."""
-        return [asking.export(now) for asking in self._requests.values()]
+        """Return the state for `restore`."""
+        return [request.export(now) for request in self._requests.values()]
 
     def restore(self, saved: list[dict[str, Any]], now: float) -> None:
-        """Go on where another has stopped."""
-        for each in saved:
-            self._add(OutgoingRequest.restore(self._shared, each, now))
+        """Restore the exported requests."""
+        for entry in saved:
+            self._add(OutgoingRequest.restore(self._shared, entry, now))
         self._by_expiry = OrderedDict(sorted(self._by_expiry.items(), key=lambda item: item[1].expires_at))
-        self._cancelled = deque(sorted(self._cancelled, key=lambda asking: asking.expires_at))
+        self._cancelled = deque(sorted(self._cancelled, key=lambda request: request.expires_at))

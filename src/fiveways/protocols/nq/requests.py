@@ -1,4 +1,4 @@
-"""The requests that are open, ours and the peer's: what each of them is waiting for, and what is kept for it."""
+"""Open requests in both directions, with their state and data."""
 
 from collections import OrderedDict
 from collections.abc import Sequence
@@ -28,19 +28,22 @@ _POLLED_STATES: Final = frozenset({OutgoingState.ACCEPTED, OutgoingState.STREAMI
 
 
 def read_verbosity(extras: Extras) -> bool | str:
-    """Return how much the caller of a call wants to hear on the way."""
-    given = extras.get(VERBOSE_KEY)
-    if given is None:
+    """Return the verbosity that the caller of a call requested."""
+    body = extras.get(VERBOSE_KEY)
+    if body is None:
         return False
     try:
-        value = given.value()
+        value = body.value()
     except Unrepresentable:
         return False
     return value if isinstance(value, str) else bool(value)
 
 
 class OutgoingRequest(Retransmittable):
-    """A request of ours: repeated until accepted, then polled until answered, or cancelled until the peer is silent."""
+    """Our request: retransmitted until accepted, then polled until answered.
+
+    After a cancellation, that is retransmitted until the peer reacts.
+    """
 
     _FIELDS: ClassVar = ("r", "t", "hub_id", "topic", "a", "accepted", "grant", "v")
     shared: SessionState
@@ -48,26 +51,26 @@ class OutgoingRequest(Retransmittable):
     t: str
     message_type: type[hub.HubMessage]
     hub_id: str | None
-    """None if nobody waits for the answer."""
+    """None if the hub does not wait for the answer."""
     a: str = ""
     """The peer's backchannel, once known."""
     accepted: bool = False
-    """The hub has heard so."""
+    """Whether the hub has received `Accepted`."""
     data: bytes = b""
     expires_at: float = 0.0
     grant: str = ""
-    """Of an event: which subscription it is for, among several of the same name that follow each other."""
+    """For an event: its subscription's grant, because names can be used again."""
     has_recent_part: bool = False
-    """A part has come since the last wait began, so there is no need to poll."""
+    """Whether a part arrived since the last delay began, which makes a poll unnecessary."""
     receiver: StreamReceiver[AnswerPart] | None = None
     sender: StreamSender | None = None
     state: OutgoingState = OutgoingState.SENT
     topic: str = ""
-    """The subscription of ours that it asks for."""
+    """Our subscription that this request creates."""
     v: bool | str = False
 
     def advance(self, step: RequestStep) -> bool:
-        """Go where the step leads; False if it leads nowhere from here."""
+        """Change the state; return false if the step is invalid in this state."""
         after = OUTGOING_TRANSITIONS[self.state].get(step)
         if after is None:
             return False
@@ -80,7 +83,8 @@ class OutgoingRequest(Retransmittable):
             return (self.data,)
         if self.state is OutgoingState.CANCELLED:
             return (write(self._cancellation()),)
-        # The parts of a streamed request are repeated by their own stream, until none is left but still no word came.
+        # The stream retransmits the parts of a streamed request. Poll only if all are acknowledged but no answer
+        # arrived.
         if self.has_recent_part or (self.state is OutgoingState.SENT and self.sender is not None and self.sender.parts):
             self.has_recent_part = False
             return ()
@@ -88,11 +92,11 @@ class OutgoingRequest(Retransmittable):
 
     @property
     def delays(self) -> Sequence[float]:
-        """The waits between repeats, or between polls."""
+        """The delays between retransmissions or polls."""
         return self.shared.poll_delays if self.state in _POLLED_STATES else self.shared.retransmission_delays
 
     def close(self) -> None:
-        """Let go what is kept for it, except what a cancellation needs."""
+        """Release all data except for the cancellation."""
         self.shared.retransmission.cancel(self)
         self.shared.request_budget.release(len(self.data))
         self.data = b""
@@ -102,71 +106,71 @@ class OutgoingRequest(Retransmittable):
             self.receiver.close()
 
     def export(self, now: float) -> dict[str, object]:
-        """Return all that is needed to go on elsewhere."""
+        """Return the state for `restore`."""
         return _export(self, self._FIELDS, self.data, now) | {"word": self.message_type.__name__}
 
     @classmethod
-    def restore(cls, common: SessionState, saved: dict[str, Any], now: float) -> Self:
-        """Go on where another has stopped."""
-        asking = cls(common, saved["r"], saved["t"], getattr(hub, saved["word"]), saved["hub_id"])
-        asking.state = OutgoingState[saved["state"]]
-        asking.data = saved["data"].encode()
-        _restore(asking, cls._FIELDS, common, saved, now)
-        return asking
+    def restore(cls, shared: SessionState, saved: dict[str, Any], now: float) -> Self:
+        """Restore a request from an exported state."""
+        request = cls(shared, saved["r"], saved["t"], getattr(hub, saved["word"]), saved["hub_id"])
+        request.state = OutgoingState[saved["state"]]
+        request.data = saved["data"].encode()
+        _restore(request, cls._FIELDS, shared, saved, now)
+        return request
 
     def _cancellation(self) -> CancelRequest:
         return CancelRequest("", (self.a,), CANCELLED) if self.a else CancelRequest(self.t, (self.r,), CANCELLED)
 
 
 class IncomingRequest(Retransmittable):
-    """A request of the peer. Once answered, its answer (`always`) is said again until acknowledged.
+    """A request of the peer. Its answer in `payload` is retransmitted until acknowledged.
 
-    Before it has been `said`, nothing can acknowledge it. One in parts is repeated by its own stream.
+    It cannot be acknowledged before it was sent (`said`). The stream retransmits an answer in parts.
     """
 
     _FIELDS: ClassVar = ("a", "key", "r", "v", "topic", "grant", "accepted", "cancelled", "said", "unheard")
     a: str
     key: str
-    """From t and r; the hub knows it by this, too."""
+    """From t and r; also the hub id."""
     r: str
     accepted: bool = False
     cancelled: bool = False
     cancel_error: ErrorObject | None = None
-    """Why we ended it ourselves, where the hub only hears that it is cancelled."""
+    """The reason why the conversation ended the request; the hub only receives `Cancel`."""
     expires_at: float = 0.0
     grant: str = ""
-    """What an unsubscription ends, see `topic`."""
+    """The grant that an unsubscription ends, see `topic`."""
     receiver: StreamReceiver[RequestPart] | None = None
     repeat_count: int = 0
     sender: StreamSender | None = None
     state: IncomingState = IncomingState.RECEIVED
     topic: str = ""
-    """The subscription that lives, or lives no more, once the request is granted."""
+    """The subscription that begins or ends when the request succeeds."""
     unheard: bool = False
-    """The hub never heard of it."""
+    """Whether the hub never received it."""
     v: bool | str = False
 
     def advance(self, step: RequestStep) -> None:
-        """Go where the step leads; LocalProtocolError if it leads nowhere from here."""
+        """Change the state; LocalProtocolError if the step is invalid in this state."""
         after = INCOMING_TRANSITIONS[self.state].get(step)
         if after is None:
-            raise LocalProtocolError(f"no {step.value} now: request {self.key} is {self.state.value}")
+            raise LocalProtocolError(f"step {step.value} is invalid: request {self.key} is {self.state.value}")
         self.state = after
 
     def export(self, now: float) -> dict[str, object]:
-        """Return all that is needed to go on elsewhere."""
+        """Return the state for `restore`."""
         excuse = None if self.cancel_error is None else msgspec.to_builtins(self.cancel_error)
         return _export(self, self._FIELDS, self.payload, now) | {"excuse": excuse}
 
     @classmethod
-    def restore(cls, common: SessionState, saved: dict[str, Any], now: float) -> Self:
-        """Go on where another has stopped."""
-        serving = cls(saved["a"], saved["key"], saved["r"])
-        serving.state = IncomingState[saved["state"]]
-        serving.cancel_error = None if saved["excuse"] is None else msgspec.convert(saved["excuse"], ErrorObject)
-        _restore(serving, cls._FIELDS, common, saved, now)
-        serving.payload = saved["data"].encode()
-        return serving
+    def restore(cls, shared: SessionState, saved: dict[str, Any], now: float) -> Self:
+        """Restore a request from an exported state."""
+        request = cls(saved["a"], saved["key"], saved["r"])
+        request.state = IncomingState[saved["state"]]
+        request.cancel_error = None if saved["excuse"] is None else msgspec.convert(saved["excuse"], ErrorObject)
+        _restore(request, cls._FIELDS, shared, saved, now)
+        request.payload = saved["data"].encode()
+        return request
 
 
 def _export(
@@ -182,7 +186,7 @@ def _export(
 def _restore(
     request: OutgoingRequest | IncomingRequest,
     fields: tuple[str, ...],
-    common: SessionState,
+    shared: SessionState,
     saved: dict[str, Any],
     now: float,
 ) -> None:
@@ -190,16 +194,16 @@ def _restore(
         setattr(request, field, saved[field])
     request.expires_at = now + saved["ttl"]
     if saved["sender"] is not None:
-        request.sender = StreamSender.restore(common, saved["sender"])
+        request.sender = StreamSender.restore(shared, saved["sender"])
     if saved["receiver"] is not None:
-        request.receiver = StreamReceiver.restore(common, saved["receiver"])
+        request.receiver = StreamReceiver.restore(shared, saved["receiver"])
 
 
 class IncomingRequests:
-    """The requests of the peer that are not finished: by key, by backchannel, and the answered ones by age."""
+    """The unfinished requests of the peer by key and by backchannel, and the answered ones by age."""
 
-    def __init__(self, common: SessionState) -> None:
-        self._shared = common
+    def __init__(self, shared: SessionState) -> None:
+        self._shared = shared
         self.by_key: dict[str, IncomingRequest] = {}
         self.by_backchannel: dict[str, IncomingRequest] = {}
         self.answered: OrderedDict[str, IncomingRequest] = OrderedDict()
@@ -211,61 +215,61 @@ class IncomingRequests:
         return key in self.by_key
 
     def all(self) -> list[IncomingRequest]:
-        """Return them all."""
+        """Return all requests."""
         return list(self.by_key.values())
 
     def get(self, key: str) -> IncomingRequest | None:
-        """Return the request of that key."""
+        """Return the request with this key, if any."""
         return self.by_key.get(key)
 
     def find_by_backchannel(self, backchannel: str) -> IncomingRequest | None:
-        """Return the request that is answered on this backchannel."""
+        """Return the request with this backchannel, if any."""
         return self.by_backchannel.get(backchannel)
 
     def get_unanswered(self, key: str) -> IncomingRequest:
-        """Return the request that the hub wants to say something about; LocalProtocolError if it is not open."""
-        serving = self.by_key.get(key)
-        if serving is None or serving.state is IncomingState.ANSWERED:
+        """Return the request for a message of the hub; LocalProtocolError if it is not open."""
+        request = self.by_key.get(key)
+        if request is None or request.state is IncomingState.ANSWERED:
             raise LocalProtocolError(f"no request {key} is open")
-        return serving
+        return request
 
     def is_full(self) -> bool:
-        """Whether the peer must take some of its answers before it asks for more."""
-        common = self._shared
-        return len(self.by_key) >= common.limits.max_pending or common.answer_budget.is_full()
+        """Return whether the peer must acknowledge answers before it sends further requests."""
+        shared = self._shared
+        return len(self.by_key) >= shared.limits.max_pending or shared.answer_budget.is_full()
 
     def restore_accepted(self, key: str, r: str) -> None:
-        """Know of a request that is accepted already."""
-        serving = IncomingRequest(self._shared.mint(), key, r)
-        serving.state, serving.accepted = IncomingState.ACCEPTED, True
-        self.add(serving)
+        """Add a request that an earlier hub process accepted."""
+        request = IncomingRequest(self._shared.mint(), key, r)
+        request.state, request.accepted = IncomingState.ACCEPTED, True
+        self.add(request)
 
-    def add(self, serving: IncomingRequest) -> None:
-        """Take a request that the hub has heard of, or will."""
-        self.by_key[serving.key] = self.by_backchannel[serving.a] = serving
+    def add(self, request: IncomingRequest) -> None:
+        """Add a request."""
+        self.by_key[request.key] = self.by_backchannel[request.a] = request
 
-    def store_answer(self, serving: IncomingRequest, expires_at: float) -> None:
-        """Keep the answer, which is complete now."""
-        serving.expires_at = expires_at
-        self._shared.answer_budget.used += len(serving.payload)
-        self.answered[serving.a] = serving
-        if serving.receiver is not None:
-            serving.receiver.close()
-            serving.receiver = None
+    def store_answer(self, request: IncomingRequest, expires_at: float) -> None:
+        """Store the complete answer."""
+        request.expires_at = expires_at
+        self._shared.answer_budget.used += len(request.payload)
+        self.answered[request.a] = request
+        if request.receiver is not None:
+            request.receiver.close()
+            request.receiver = None
 
-    def remove(self, serving: IncomingRequest) -> None:
-        """Let a request and all that was kept for it go."""
-        a, common = serving.a, self._shared
-        del self.by_key[serving.key], self.by_backchannel[a]
+    def remove(self, request: IncomingRequest) -> None:
+        """Remove a request and its data."""
+        a, shared = request.a, self._shared
+        del self.by_key[request.key], self.by_backchannel[a]
         if self.answered.pop(a, None) is not None:
-            common.answer_budget.release(len(serving.payload))
-        serving.payload = b""
-        common.retransmission.cancel(serving)
-        if serving.sender is not None:
-            serving.sender.close()
-        if serving.receiver is not None:
-            serving.receiver.close()
+            shared.answer_budget.release(len(request.payload))
+        request.payload = b""
+        shared.retransmission.cancel(request)
+        if request.sender is not None:
+            request.sender.close()
+        if request.receiver is not None:
+            request.receiver.close()
 
     def oldest_answered(self) -> IncomingRequest | None:
-        """Return the answer that has been kept longest."""
+        """Return the request with the oldest answer, if any."""
         return next(iter(self.answered.values()), None)

@@ -1,4 +1,4 @@
-"""What the hub says to requests of the peer: that they are accepted, how far they are, and how they end."""
+"""Responses of the hub to requests of the peer: acceptance, progress and result."""
 
 from collections import deque
 from math import inf
@@ -21,109 +21,109 @@ from fiveways.wire.payload import NULL, Json, Payload
 
 _MAX_CODE_LENGTH: Final = 64
 ALWAYS_KEPT_BYTES: Final = 1024
-"""Bytes of an answer that is always kept."""
+"""Answers up to this size are stored even if the budget is exhausted."""
 
 
 class Responses:
-    """The lower half of `Incoming`: what goes back to the peer."""
+    """The base class of `Incoming` with the messages to the peer."""
 
-    def __init__(self, common: SessionState) -> None:
-        self._shared = common
-        self._retransmission = common.retransmission
-        self.requests = IncomingRequests(common)
-        self._accept_within = common.options.accept_within
+    def __init__(self, shared: SessionState) -> None:
+        self._shared = shared
+        self._retransmission = shared.retransmission
+        self.requests = IncomingRequests(shared)
+        self._accept_within = shared.options.accept_within
         self.pending_acceptances: deque[tuple[float, IncomingRequest]] = deque()
-        """Acceptances, and when each must be said."""
+        """Delayed acceptances with the time to send each."""
 
     def send_accepted(self, message: hub.Accepted, now: float) -> None:
         """`{a, i}`."""
-        serving = self.requests.get_unanswered(message.id)
-        serving.advance(RequestStep.ACCEPT)
-        serving.accepted = True
-        serving.operation = self._shared.operation
+        request = self.requests.get_unanswered(message.id)
+        request.advance(RequestStep.ACCEPT)
+        request.accepted = True
+        request.operation = self._shared.operation
         if self._accept_within:
-            self.pending_acceptances.append((now + self._accept_within, serving))
+            self.pending_acceptances.append((now + self._accept_within, request))
         else:
-            self._send_acceptance(serving)
+            self._send_acceptance(request)
 
     def send_due_acceptances(self, until: float = inf) -> None:
-        """Say of those that were accepted, and should have heard so by then, what was not answered meanwhile."""
-        unsaid = self.pending_acceptances
-        while unsaid and unsaid[0][0] <= until:
-            serving = unsaid.popleft()[1]
-            if serving.state is IncomingState.ACCEPTED:
-                self._send_acceptance(serving)
+        """Send the acceptances due by `until` for requests that are not answered yet."""
+        pending = self.pending_acceptances
+        while pending and pending[0][0] <= until:
+            request = pending.popleft()[1]
+            if request.state is IncomingState.ACCEPTED:
+                self._send_acceptance(request)
 
     def send_result(self, message: hub.Result, now: float, free: FreeKeys | None = None) -> None:
         """`{a, i, d}`, or one part of it."""
-        serving = self.requests.get_unanswered(message.id)
+        request = self.requests.get_unanswered(message.id)
         body = message.body if type(message.body) is Json or message.body is None else json_body(message.body)
         if message.extras:
             free = (bridge.free_from_extras(message.extras) or {}) | (free or {})
         if message.stream:
-            self._send_part(serving, body, None, free, now, end=message.last)
-        elif serving.sender is not None:
+            self._send_part(request, body, None, free, now, end=message.last)
+        elif request.sender is not None:
             raise LocalProtocolError(f"request {message.id} is answered in parts")
         else:
             if free:
-                raw = write(nq.Answer(serving.a, (serving.r,), body or JSON_NULL, free))
+                raw = write(nq.Answer(request.a, (request.r,), body or JSON_NULL, free))
             else:
-                raw = write_answer(answer_start(serving.a, (serving.r,)), body or JSON_NULL)
+                raw = write_answer(answer_start(request.a, (request.r,)), body or JSON_NULL)
             self._shared.check_size(raw)
             if not self._has_room(raw):
                 raise LocalProtocolError("too many bytes of answers are not acknowledged")
-            self._send_answer(serving, raw, now)
-        if serving.topic:
-            self._shared.peer_subscriptions.settle(serving.topic, serving.a, serving.grant, granted=True)
+            self._send_answer(request, raw, now)
+        if request.topic:
+            self._shared.peer_subscriptions.settle(request.topic, request.a, request.grant, granted=True)
 
     def send_description(self, message: hub.Description, now: float) -> None:
         """Answer `hub-discover`."""
         self.send_result(hub.Result(message.id, builtin_methods.description_payload(message)), now)
 
     def send_failure(self, message: hub.Failure, now: float) -> None:
-        """`{a, i, e}`, fatal; in a stream it is the end of it."""
-        serving = self.requests.get_unanswered(message.id)
-        error = bridge.error_from_failure(message, accepted=serving.state is not IncomingState.RECEIVED)
-        error = serving.cancel_error or error if message.reason is Reason.CANCELLED else error
+        """`{a, i, e}`, fatal; in a stream the last part."""
+        request = self.requests.get_unanswered(message.id)
+        error = bridge.error_from_failure(message, accepted=request.state is not IncomingState.RECEIVED)
+        error = request.cancel_error or error if message.reason is Reason.CANCELLED else error
         body = None if message.data is None else json_body(message.data)
-        raw = self._shared.check_size(write(nq.ErrorAnswer(serving.a, (serving.r,), body, error)))
+        raw = self._shared.check_size(write(nq.ErrorAnswer(request.a, (request.r,), body, error)))
         if not self._has_room(raw):
             body, error = (
                 None,
                 ErrorObject(error.type, True, error.err[:_MAX_CODE_LENGTH]),
-            )  # the end must always find room
-            raw = write(nq.ErrorAnswer(serving.a, (serving.r,), None, error))
-        if serving.sender is None:
-            self._send_answer(serving, raw, now)
+            )  # the end of a request must not fail because of the budget
+            raw = write(nq.ErrorAnswer(request.a, (request.r,), None, error))
+        if request.sender is None:
+            self._send_answer(request, raw, now)
         else:
-            self._send_part(serving, body, error, None, now, end=True)
-        if serving.topic:
-            self._shared.peer_subscriptions.settle(serving.topic, serving.a, serving.grant, granted=False)
+            self._send_part(request, body, error, None, now, end=True)
+        if request.topic:
+            self._shared.peer_subscriptions.settle(request.topic, request.a, request.grant, granted=False)
 
     def send_progress(self, message: hub.Progress, now: float) -> None:
-        """`{a, i, e}`, not fatal; `tmp` and `debug` only for who asked for them (NQ-a13)."""
-        serving = self.requests.get_unanswered(message.id)
+        """`{a, i, e}`, not fatal; `tmp` and `debug` only with `v` (NQ-a13)."""
+        request = self.requests.get_unanswered(message.id)
         error = bridge.error_from_progress(message)
         body = None if message.body is NULL else json_body(message.body)
-        raw = self._shared.check_size(write(nq.Note(serving.a, (serving.r,), body, error)))
-        if serving.v or message.kind not in bridge.VERBOSE_KINDS:
+        raw = self._shared.check_size(write(nq.Note(request.a, (request.r,), body, error)))
+        if request.v or message.kind not in bridge.VERBOSE_KINDS:
             self._retransmission.send_once(raw, self._shared.operation)
 
-    def _send_acceptance(self, serving: IncomingRequest) -> None:
-        self._retransmission.send_once(answer_start(serving.a, (serving.r,)) + b"}", serving.operation)
+    def _send_acceptance(self, request: IncomingRequest) -> None:
+        self._retransmission.send_once(answer_start(request.a, (request.r,)) + b"}", request.operation)
 
     def _has_room(self, raw: bytes) -> bool:
         return len(raw) <= ALWAYS_KEPT_BYTES or self._shared.answer_budget.has_room(len(raw))
 
-    def _send_answer(self, serving: IncomingRequest, raw: bytes, now: float) -> None:
-        serving.advance(RequestStep.END)
-        serving.payload, serving.operation = raw, self._shared.operation
-        self.requests.store_answer(serving, now + self._shared.options.answer_ttl)
-        self._retransmission.send(serving)
+    def _send_answer(self, request: IncomingRequest, raw: bytes, now: float) -> None:
+        request.advance(RequestStep.END)
+        request.payload, request.operation = raw, self._shared.operation
+        self.requests.store_answer(request, now + self._shared.options.answer_ttl)
+        self._retransmission.send(request)
 
     def _send_part(
         self,
-        serving: IncomingRequest,
+        request: IncomingRequest,
         body: Payload | None,
         error: ErrorObject | None,
         free: FreeKeys | None,
@@ -131,20 +131,20 @@ class Responses:
         *,
         end: bool,
     ) -> None:
-        sender = serving.sender or StreamSender(self._shared, operation=self._shared.operation)
+        sender = request.sender or StreamSender(self._shared, operation=self._shared.operation)
         number = sender.last + 1
-        part = nq.AnswerPart(serving.a, (serving.r,), body, error, number, 0 if end else None, free)
+        part = nq.AnswerPart(request.a, (request.r,), body, error, number, 0 if end else None, free)
         raw = self._shared.check_size(write(part))
         if not end and body is None:
-            raise LocalProtocolError("only the end of a stream may carry nothing")
+            raise LocalProtocolError("only the last part of a stream may lack a body")
         if error is None and number > self._shared.limits.max_stream:
-            raise LocalProtocolError(f"the peer takes no more than {number - 1} parts of the answer to {serving.key}")
+            raise LocalProtocolError(f"the answer to {request.key} has more than {number - 1} parts")
         if error is None and sender.is_full(len(raw)):
             raise LocalProtocolError("too many parts or bytes of answers are not acknowledged")
-        serving.advance(RequestStep.END if end else RequestStep.PART)
-        serving.sender = sender
+        request.advance(RequestStep.END if end else RequestStep.PART)
+        request.sender = sender
         sender.add(raw, end=end)
         if end:
-            self.requests.store_answer(serving, now + self._shared.options.answer_ttl)
+            self.requests.store_answer(request, now + self._shared.options.answer_ttl)
         if sender.can_send():
             self._retransmission.send(sender)

@@ -1,6 +1,6 @@
-"""All that is said to one peer: in its order, and again until the peer has reacted (NQ-12).
+"""The queue of messages to one peer, in order, with retransmission until the peer reacts (NQ-12).
 
-`Line` knows nothing of what it says; what is repeated is a `Repeated`.
+`RetransmissionQueue` does not know the content of messages; retransmitted ones are `Retransmittable`.
 """
 
 from collections import OrderedDict
@@ -11,91 +11,94 @@ import msgspec
 
 NOT_QUEUED: Final = 0
 QUEUED_CANCELLED: Final = 1
-"""It stands in the queue, but need not be said any more."""
+"""In the queue, but not to be sent any more."""
 QUEUED: Final = 2
-"""It stands in the queue, and is to be said."""
+"""In the queue, to be sent."""
 
 
 class Retransmittable(msgspec.Struct, eq=False, kw_only=True):
-    """Something that is said again, after a longer wait each time, until it is dropped."""
+    """A message that is sent again after growing delays until it is cancelled."""
 
     payload: bytes = b""
-    """What it says each time, after the usual waits; nothing if both have to be asked for (`write`, `waits`)."""
+    """The bytes of each transmission with the default delays; if empty, `next_payloads` and `delays` apply."""
     said: bool = False
-    """That has gone out."""
+    """Whether it was sent."""
     operation: str = ""
-    """The hub's operation that it belongs to."""
+    """The operation of the hub that it belongs to."""
     due_at: float = 0.0
     queue_state: int = NOT_QUEUED
     attempt: int = 0
     wait_queue: "OrderedDict[Retransmittable, None] | None" = None
-    """Among those that wait as long."""
+    """The queue of items with the same delay."""
 
     def next_payloads(self) -> Sequence[bytes]:
-        """Return what there is to say now, maybe nothing."""
-        raise AssertionError("each kind says something else")
+        """Return the messages to send now, possibly none."""
+        raise AssertionError("implemented by each subclass")
 
     @property
     def delays(self) -> Sequence[float]:
-        """How long to wait before the first repeat, the second, and so on; empty if none is needed."""
-        raise AssertionError("each kind waits in its own way")
+        """The delays before the first retransmission, the second, and so on; empty for none."""
+        raise AssertionError("implemented by each subclass")
 
     def on_timeout(self) -> None:
-        """Take note that the wait is over and the peer has not reacted."""
+        """Handle the end of a delay without a reaction of the peer."""
 
 
 class OneShot(msgspec.Struct, frozen=True, gc=False):
-    """Something that is said once, and belongs to an operation."""
+    """A message that is sent once, with its operation."""
 
     raw: bytes
     operation: str
 
 
 class RetransmissionQueue:
-    """Everything to be said to one peer, in order, each repeated thing at most once at a time."""
+    """The queue of messages to one peer; a retransmitted message is in it at most once."""
 
-    def __init__(self, most: int, most_bytes: int, waits: Sequence[float]) -> None:
-        self._max_once = most
-        self._max_once_bytes = most_bytes
-        self._default_delays = waits
+    def __init__(self, max_once: int, max_once_bytes: int, default_delays: Sequence[float]) -> None:
+        self._max_once = max_once
+        self._max_once_bytes = max_once_bytes
+        self._default_delays = default_delays
         self._once_count = 0
         self._once_bytes = 0
         self.queue: list[bytes | OneShot | Retransmittable] = []
         self.last_operations: list[str] = []
-        """The operations of what was handed over last, one for each, empty where there is none."""
-        # One queue for each length of wait: each is in order of time by itself, so nothing needs to be sorted.
+        """The operation of each message of the last `take_payloads`, empty for none."""
+        # One queue for each delay: it is ordered by time without sorting.
         self._waiting: dict[float, OrderedDict[Retransmittable, None]] = {}
 
     def send_once(self, raw: bytes, op: str = "") -> None:
-        """Say it once. When the peer does not read, it is dropped: all that is said so can be asked for again."""
+        """Queue a message without retransmission.
+
+        It is dropped if the peer does not read, because the peer can ask again.
+        """
         if self._once_count < self._max_once and self._once_bytes + len(raw) <= self._max_once_bytes:
             self.send_once_unbounded(raw, op)
 
     def send_once_unbounded(self, raw: bytes, op: str = "") -> None:
-        """Say it once, though the peer may not read."""
+        """Queue a message without retransmission and without a limit."""
         self._once_count += 1
         self._once_bytes += len(raw)
         self.queue.append(OneShot(raw, op) if op else raw)
 
     def send_first(self, raw: bytes) -> None:
-        """Say it before all else."""
+        """Queue a message before all others."""
         self.queue = [raw, *(item for item in self.queue if item != raw)]
 
     def send(self, item: Retransmittable) -> None:
-        """Say it as soon as possible, and again until it is dropped."""
+        """Queue an item and retransmit it until it is cancelled."""
         if item.queue_state == NOT_QUEUED:
             self.queue.append(item)
         item.queue_state = QUEUED
 
     def restart_wait(self, item: Retransmittable, now: float) -> None:
-        """Say it again only after its first wait, whatever it was doing."""
+        """Retransmit an item after its first delay at the earliest."""
         self.cancel(item)
         item.attempt = 0
         if waits := item.delays:
             self._schedule(item, waits, now)
 
     def cancel(self, item: Retransmittable) -> None:
-        """Never say it again."""
+        """Stop the retransmission of an item."""
         if item.queue_state == QUEUED:
             item.queue_state = QUEUED_CANCELLED
         waiting = item.wait_queue
@@ -104,26 +107,26 @@ class RetransmissionQueue:
             item.wait_queue = None
 
     def resend_now(self, item: Retransmittable) -> None:
-        """Say it at once, as if for the first time: the link is a new one."""
+        """Send an item at once and restart its delays, on a new connection."""
         self.cancel(item)
         item.attempt = 0
         item.on_timeout()
         self.send(item)
 
     def take_payloads(self, now: float) -> list[bytes]:
-        """Hand over what is to be said, in order."""
+        """Return the messages to send and remove them from the queue."""
         if not self.queue:
             return []
         queue, self.queue, self._once_count, self._once_bytes = self.queue, [], 0, 0
-        said: list[bytes] = []
+        payloads: list[bytes] = []
         ops = self.last_operations = []
         for item in queue:
             if isinstance(item, bytes):
-                said.append(item)
+                payloads.append(item)
                 ops.append("")
                 continue
             if isinstance(item, OneShot):
-                said.append(item.raw)
+                payloads.append(item.raw)
                 ops.append(item.operation)
                 continue
             is_due, item.queue_state = item.queue_state == QUEUED, NOT_QUEUED
@@ -131,16 +134,16 @@ class RetransmissionQueue:
                 continue
             if item.payload:
                 item.said = True
-                said.append(item.payload)
+                payloads.append(item.payload)
             else:
-                said += item.next_payloads()
-            ops += [item.operation] * (len(said) - len(ops))
+                payloads += item.next_payloads()
+            ops += [item.operation] * (len(payloads) - len(ops))
             if item.wait_queue is None and (waits := self._default_delays if item.payload else item.delays):
                 self._schedule(item, waits, now)
-        return said
+        return payloads
 
     def wake(self, now: float) -> None:
-        """Say again what has waited long enough."""
+        """Queue the items whose delays have passed."""
         for waiting in self._waiting.values():
             while waiting and (item := next(iter(waiting))).due_at <= now:
                 self.cancel(item)
@@ -149,7 +152,7 @@ class RetransmissionQueue:
                 self.send(item)
 
     def deadline(self) -> float | None:
-        """Return when the first wait is over."""
+        """Return the end of the first delay."""
         return min((next(iter(waiting)).due_at for waiting in self._waiting.values() if waiting), default=None)
 
     def _schedule(self, item: Retransmittable, waits: Sequence[float], now: float) -> None:
@@ -163,5 +166,5 @@ class RetransmissionQueue:
         item.due_at = now + wait
 
     def __len__(self) -> int:
-        """Return how much is kept, for tests that want to see nothing."""
+        """Return the number of queued and waiting items, for tests."""
         return len(self.queue) + sum(map(len, self._waiting.values()))

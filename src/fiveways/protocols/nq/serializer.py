@@ -1,4 +1,4 @@
-"""Message -> Frame: each kind as an object, ready for a batch."""
+"""Serialization of messages as JSON objects, ready for a batch."""
 
 from collections.abc import Callable
 from typing import Any, Final
@@ -37,7 +37,7 @@ to_json: Final = msgspec.json.Encoder().encode
 
 
 class FastAnswer(msgspec.Struct, gc=False):
-    """What `Answer` is on the wire, when it answers one request and has no free keys."""
+    """An `Answer` to one request without free keys."""
 
     a: str
     i: str
@@ -45,7 +45,7 @@ class FastAnswer(msgspec.Struct, gc=False):
 
 
 def encode(message: Message) -> Packet:
-    """Return one message as a packet of its own."""
+    """Return a message as a packet of its own."""
     if type(message) is Idle:
         return Packet(b"[]")
     raw = write(message)
@@ -53,7 +53,7 @@ def encode(message: Message) -> Packet:
 
 
 def write(message: Message) -> bytes:
-    """Return one message as an object, ready for a batch."""
+    """Return a message as a JSON object, ready for a batch."""
     raw = _WRITERS[type(message)](message)
     extra: FreeKeys | None = getattr(message, "extra", None)
     if not extra:
@@ -66,7 +66,7 @@ def _write_ids(ids: Ids) -> bytes:
 
 
 def _write_request(m: Request) -> bytes:
-    if m.t and m.d is not None and not m.v and not m.s:  # nearly all of them
+    if m.t and m.d is not None and not m.v and not m.s:  # the common case
         return b'{"t":%b,"r":%b,"d":%b}' % (to_json(m.t), to_json(m.r), m.d.nq())
     return _write_request_start(m) + _write_options(m) + b"}"
 
@@ -89,13 +89,13 @@ def _write_answer_start(message: Acceptance | Answer | AnswerPart | ErrorAnswer 
 
 
 def answer_start(a: str, ids: Ids) -> bytes:
-    """Return how everything begins that is said on the backchannel a of a request, or of several."""
+    """Return the start of any message on the backchannel `a` of one or more requests."""
     return b'{"a":%b,"i":%b' % (to_json(a), _write_ids(ids))
 
 
-def write_answer(beginning: bytes, body: Payload) -> bytes:
-    """Return a whole answer without free keys, from what `back` has begun."""
-    return b'%b,"d":%b}' % (beginning, body.nq())
+def write_answer(start: bytes, body: Payload) -> bytes:
+    """Return an answer without free keys from its `answer_start`."""
+    return b'%b,"d":%b}' % (start, body.nq())
 
 
 def _write_body(body: Payload | None, error: ErrorObject | None = None) -> bytes:

@@ -1,4 +1,4 @@
-"""What both halves of a conversation share: identifiers, bounds in bytes, the line to the peer, subscriptions."""
+"""State shared by both halves of a conversation: identifiers, byte budgets, retransmission, subscriptions."""
 
 from collections.abc import Callable
 from random import Random
@@ -18,28 +18,28 @@ _MAX_PAST_PREFIXES: Final = 16
 _MAX_UNREAD_PACKETS: Final = 4
 _SHORT_ENDINGS: Final = tuple(f"{number:x}" for number in range(256))
 _ENDINGS: Final = tuple(f"{number:02x}" for number in range(256))
-"""The last two digits of a number that has more of them."""
+"""The last two digits of a number with more digits."""
 
 
 UNBORROWED_BYTES: Final = 1 << 14
-"""Bytes that each budget of a peer has without asking a lender."""
+"""Bytes of each budget of a peer that need no lender."""
 BORROW_STEP: Final = 1 << 16
-"""Bytes that are borrowed at once, so that few messages have to ask."""
+"""Bytes that are borrowed at once, so that few messages need the lender."""
 
 
-def backoff_delays(first: float, longest: float) -> tuple[float, ...]:
-    """Return waits that double up to the longest."""
-    waits = [min(first, longest)]
-    while waits[-1] < longest:
-        waits.append(min(2 * waits[-1], longest))
-    return tuple(waits)
+def backoff_delays(first: float, maximum: float) -> tuple[float, ...]:
+    """Return delays that double up to the maximum."""
+    delays = [min(first, maximum)]
+    while delays[-1] < maximum:
+        delays.append(min(2 * delays[-1], maximum))
+    return tuple(delays)
 
 
 class MemoryPressure(Protocol):
-    """What the lenders of all peers have in common."""
+    """A flag shared by the lenders of all peers."""
 
     is_tight: bool
-    """Some lender may have nothing left."""
+    """Set if a lender may be exhausted."""
 
 
 class _NoPressure:
@@ -50,35 +50,35 @@ _NO_PRESSURE: Final = _NoPressure()
 
 
 class ByteLender(Protocol):
-    """Who has bytes for all peers together."""
+    """A memory limit shared by all peers."""
 
     @property
     def gauge(self) -> MemoryPressure:
-        """What tells without a question that there is enough for everybody."""
+        """The shared flag that avoids a call per message while there is enough memory."""
 
     def has_room(self) -> bool:
-        """Whether there is enough for another answer."""
+        """Return whether there is enough memory for another answer."""
 
     def acquire(self, amount: int, *, always: bool = False) -> bool:
-        """Take so much, if there is room or it must be; say whether it was taken."""
+        """Take bytes if there is room, or in any case with `always`; return whether they were taken."""
 
     def release(self, amount: int) -> None:
-        """Give so much back."""
+        """Return bytes."""
 
 
 class ByteBudget:
-    """Bytes that a peer may make us hold: up to `most`, and up to `limit` without asking a lender."""
+    """Memory for messages of one peer: at most `maximum` bytes, up to `limit` without asking the lender."""
 
     __slots__ = ("_lender", "_unborrowed", "gauge", "limit", "maximum", "used")
 
-    def __init__(self, most: int) -> None:
-        self.maximum = self.limit = self._unborrowed = most
+    def __init__(self, maximum: int) -> None:
+        self.maximum = self.limit = self._unborrowed = maximum
         self.used = 0
         self._lender: ByteLender | None = None
         self.gauge: MemoryPressure = _NO_PRESSURE
 
     def borrow_from(self, lender: ByteLender) -> None:
-        """Hold only a little without asking the lender; what is held already is borrowed in any case."""
+        """Set the lender and reduce the budget without it; used bytes are borrowed in any case."""
         self._lender, self.gauge = lender, lender.gauge
         self.limit = self._unborrowed = min(self.maximum, UNBORROWED_BYTES)
         if self.used > self.limit:
@@ -86,17 +86,17 @@ class ByteBudget:
             self.limit = self.used
 
     def has_room(self, size: int) -> bool:
-        """Whether so much more may be held."""
+        """Return whether `size` more bytes may be stored."""
         return self.used + size <= self.limit or self._try_borrow(size)
 
     def is_full(self) -> bool:
-        """Whether nothing should be asked for that would have to be held."""
+        """Return whether no more requests should be accepted."""
         return not self.has_room(1) or (
             self.gauge.is_tight and self._lender is not None and not self._lender.has_room()
         )
 
     def release(self, size: int) -> None:
-        """Hold so much less."""
+        """Release bytes."""
         self.used -= size
         if self.limit > self._unborrowed and self.limit - self.used > 2 * BORROW_STEP:
             self._return_surplus()
@@ -119,15 +119,22 @@ class ByteBudget:
 
 
 class PeerSubscriptions:
-    """The peer's subscriptions, those that it has asked for among them: a name belongs to one at a time."""
+    """The subscriptions of the peer, including requested ones: a name belongs to one subscription at a time."""
 
     def __init__(self, limits: Limits) -> None:
         self._limits = limits
         self.grants: dict[str, str] = {}
-        """By name, the backchannel on which it was granted, so that it is told from others of its name; or nothing."""
+        """The backchannel of the request that created each subscription, empty until it is granted.
+
+        It distinguishes successive subscriptions of the same name.
+        """
 
     def request(self, message: hub.HubMessage) -> tuple[str, str]:
-        """Return what the word is about, and the grant that it would end; Refused if it makes no sense."""
+        """Return the subscription that a message is about, and the grant that it ends.
+
+        Raises:
+            RequestRefused: the request is invalid.
+        """
         if not isinstance(message, hub.Subscribe | hub.Unsubscribe):
             return "", ""
         name = message.subscription
@@ -135,7 +142,7 @@ class PeerSubscriptions:
             raise RequestRefused(Reason.TOO_LARGE, "the id is too long")
         if isinstance(message, hub.Unsubscribe):
             if not self.grants.get(name):
-                raise RequestRefused(Reason.BAD_ARGUMENTS, f"there is no subscription {name}")
+                raise RequestRefused(Reason.BAD_ARGUMENTS, f"no subscription {name} is open")
             return name, self.grants[name]
         if name in self.grants:
             raise RequestRefused(Reason.BAD_ARGUMENTS, f"the id {name} is in use")
@@ -145,7 +152,7 @@ class PeerSubscriptions:
         return name, ""
 
     def settle(self, name: str, backchannel: str, ending: str, *, granted: bool) -> None:
-        """Take note of what the hub has said to a subscription, or to the unsubscription that ends a grant."""
+        """Record the hub's response to a subscription, or to the unsubscription that ends a grant."""
         if ending:
             if granted:
                 self.end(name, ending)
@@ -155,17 +162,17 @@ class PeerSubscriptions:
             self.grants.pop(name, None)
 
     def end(self, name: str, grant: str) -> bool:
-        """Forget a subscription, unless another has taken its place."""
+        """Remove a subscription unless another one has taken its name."""
         return self.grants.get(name) == grant and self.grants.pop(name) == grant
 
 
 def _cannot_forget(_hub_id: str) -> bool:
-    """Nobody can forget what was given on, unless somebody says so."""
+    """Return false: without a handler, delivered parts cannot be revoked."""
     return False
 
 
 class SessionState:
-    """What both halves of a conversation, the asking and the answering one, have in common."""
+    """State shared by both halves of a conversation."""
 
     def __init__(self, options: Options, limits: Limits, random: Random) -> None:
         self.options = options
@@ -175,34 +182,34 @@ class SessionState:
             limits.max_pending, _MAX_UNREAD_PACKETS * limits.max_text, self.retransmission_delays
         )
         self.hub_messages: list[hub.HubMessage] = []
-        """For the hub to hear."""
+        """Messages for the hub."""
         self.operation = ""
-        """The hub's operation that the word at hand belongs to."""
+        """The hub's operation of the current message."""
         self.last_packet_requests: list[Retransmittable | None] = []
-        """What the messages of the last packet were about, one for each."""
+        """The request of each message in the last packet."""
         self._random = random
         self.last_number = 0
         self._set_prefix(options.id_prefix or self._random_prefix())
         self.past_prefixes: list[str] = []
-        """The prefixes of those in whose place we go on."""
+        """The prefixes of the restored sessions before this one."""
         self.answer_budget = ByteBudget(options.max_kept_bytes)
         self.reorder_budget = ByteBudget(options.max_kept_bytes)
         self.request_budget = ByteBudget(options.max_kept_bytes)
         self.poll_delays = backoff_delays(options.first_poll, options.longest_wait)
         self.missing_part_delays = backoff_delays(options.first_ask, options.longest_wait)
         self.pending_stream_acks: dict[StreamReceiver[Any], None] = {}
-        """Streams of which a part has come in this packet."""
+        """Streams with parts in the current packet."""
         self.pending_acks: list[str] = []
-        """Backchannels whose single answer has come in this packet."""
+        """Backchannels with a single answer in the current packet."""
         self.own_subscriptions: dict[str, OwnSubscription] = {}
-        """Our subscriptions, by the target of their events."""
+        """Our subscriptions by the target of their events."""
         self.peer_subscriptions = PeerSubscriptions(limits)
         self.peer_run = ""
-        """What the ids of the peer begin with, where it told: a peer that has begun anew mints others."""
+        """The prefix of the peer's ids, if known: a restarted peer uses another one."""
         self.try_forget_parts: Callable[[str], bool] = _cannot_forget
 
     def mint(self) -> str:
-        """Return a fresh identifier: a prefix that nobody else has, and a number that we use once."""
+        """Return a new identifier from our unique prefix and a number."""
         self.last_number = number = self.last_number + 1
         low = number & 0xFF
         if not low:
@@ -210,23 +217,23 @@ class SessionState:
         return self._stem + self._endings[low]
 
     def mint_after(self, minted: int) -> None:
-        """Mint no number up to this one: it was used under the same prefix before."""
+        """Skip the numbers up to this one, which were used with the same prefix before."""
         self.last_number = minted
         self._set_prefix(self.prefix)
 
     def _set_prefix(self, prefix: str) -> None:
         self.prefix = prefix
-        # To write a number costs more than to look up how its last digits are written.
+        # A lookup of the last digits is faster than formatting the number.
         high = self.last_number >> 8
         self._stem, self._endings = (f"{prefix}-{high:x}", _ENDINGS) if high else (f"{prefix}-", _SHORT_ENDINGS)
 
-    def start_new_prefix(self, past: list[str]) -> None:
-        """Mint under a new prefix: what the other one has minted since it was saved is not known here."""
-        self.past_prefixes = past[-_MAX_PAST_PREFIXES:]
+    def start_new_prefix(self, past_prefixes: list[str]) -> None:
+        """Use a new prefix, because numbers minted after the session was saved are unknown."""
+        self.past_prefixes = past_prefixes[-_MAX_PAST_PREFIXES:]
         self._set_prefix(self.options.id_prefix + self._random_prefix())
 
     def is_ours(self, identifier: str) -> bool:
-        """Whether we have minted it, whatever became of it: so a late answer is told from a stray one."""
+        """Return whether we have minted an identifier, to tell late answers from stray ones."""
         prefix, _, digits = identifier.rpartition("-")
         if prefix in self.past_prefixes:
             return True
@@ -236,17 +243,17 @@ class SessionState:
             return False
 
     def is_of_run(self, identifier: str) -> bool:
-        """Whether the peer has minted it since it last told who it is."""
+        """Return whether the peer has minted an identifier since its last restart."""
         return self.peer_run != "" and identifier.rpartition("-")[0] == self.peer_run
 
     def is_from_unknown_run(self, identifier: str) -> bool:
-        """Whether a peer that tells who it is has minted it before that, or without having told yet."""
+        """Return whether an identifier is from another run of a peer that has told its prefix."""
         return self.peer_run != "" and not self.is_of_run(identifier)
 
     def check_size(self, raw: bytes) -> bytes:
         """Return a message that fits into a packet; TooLarge if it does not."""
         if len(raw) > self.limits.max_text:
-            raise TooLarge(f"{len(raw)} bytes are too many for one packet")
+            raise TooLarge(f"a message of {len(raw)} bytes is too large for a packet")
         return raw
 
     def _random_prefix(self) -> str:

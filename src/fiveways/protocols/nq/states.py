@@ -1,6 +1,6 @@
-"""The states of a link, which are few, and of each request on it, which is where NQ has its states.
+"""The states of a connection, and of each request on it.
 
-A conversation belongs to its peer, not to its link: `CLOSED` only lasts until the peer comes back on another one.
+A conversation belongs to its peer, not to its connection: it stays `CLOSED` only until the peer reconnects.
 """
 
 from enum import Enum
@@ -11,13 +11,13 @@ from fiveways.protocols.nq.messages import MESSAGES, Farewell, Message
 
 
 class IdentityHashedEnum(Enum):
-    """Members are compared by identity, so they may be hashed by it, which is much faster in the tables below."""
+    """An Enum with the hash of its identity, which is much faster in the tables below."""
 
     __hash__ = object.__hash__
 
 
 class State(IdentityHashedEnum):
-    """Where a link stands. There is no handshake: it is open from the start."""
+    """The state of a connection. Without a handshake it is open from the start."""
 
     OPEN = "open"
     CLOSED = "closed"
@@ -30,60 +30,60 @@ TRANSITIONS: Final[dict[Enum, dict[type, Enum]]] = {
 
 
 def advance(state: Enum, message: Message) -> Enum:
-    """Return the state after the peer's message; RemoteProtocolError if it may not come now."""
-    after = TRANSITIONS[state].get(type(message))
-    if after is None:
+    """Return the state after the peer's message; RemoteProtocolError if this state does not allow it."""
+    next_state = TRANSITIONS[state].get(type(message))
+    if next_state is None:
         raise RemoteProtocolError(Fault.UNEXPECTED, f"{type(message).__name__} in state '{state.value}'", "NQ-01")
-    return after
+    return next_state
 
 
 class RequestStep(IdentityHashedEnum):
-    """What can happen to a request, at either end of it."""
+    """An event in the life of a request, at either end."""
 
     ACCEPT = "accept"
     """`{a, i}`"""
     PART = "part"
     """`{a, i, d, n}`, not the last one"""
     END = "end"
-    """the single answer, the last part, or a fatal error"""
+    """a single answer, the last part, or a fatal error"""
     ACK = "ack"
-    """`{i}`, or for a stream `{i, o}`, for all of the answer"""
+    """`{i}`, or for a stream `{i, o}` for the whole answer"""
     UNKNOWN = "unknown"
-    """a poll was answered so"""
+    """the reply to a poll that the request is unknown"""
     CANCEL = "cancel"
     """`{i, e}` with e.fatal"""
     EXPIRE = "expire"
-    """its time to live is over"""
+    """the time to live is over"""
 
 
 class OutgoingState(IdentityHashedEnum):
-    """Where a request of ours stands."""
+    """The state of our request."""
 
     SENT = "sent"
-    """said again and again until accepted"""
+    """retransmitted until accepted"""
     ACCEPTED = "accepted"
-    """polled now and then until answered"""
+    """polled until answered"""
     STREAMING = "streaming"
-    """parts are coming"""
+    """parts are arriving"""
     CANCELLED = "cancelled"
-    """the cancellation is said again and again; what comes in is acknowledged and dropped"""
+    """the cancellation is retransmitted; incoming parts are acknowledged and dropped"""
     DONE = "done"
-    """forgotten"""
+    """removed"""
 
 
 class IncomingState(IdentityHashedEnum):
-    """Where a request of the peer stands."""
+    """The state of a request of the peer."""
 
     RECEIVED = "received"
-    """not safe yet: the peer says it again"""
+    """not accepted: the peer retransmits it"""
     ACCEPTED = "accepted"
-    """safe; the hub owes an answer"""
+    """accepted; the hub must answer"""
     STREAMING = "streaming"
-    """parts are going out"""
+    """parts are sent"""
     ANSWERED = "answered"
-    """the answer is complete, kept, and said again until acknowledged"""
+    """the complete answer is stored and retransmitted until acknowledged"""
     ACKNOWLEDGED = "acknowledged"
-    """only the key is kept, so that a late repeat is not run again"""
+    """only the tombstone is stored, so that a late retransmission is not run again"""
 
 
 OUTGOING_TRANSITIONS: Final[dict[OutgoingState, dict[RequestStep, OutgoingState]]] = {

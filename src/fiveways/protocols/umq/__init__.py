@@ -1,4 +1,4 @@
-"""UMQ 1.0.0: the newline dialect of UMQ."""
+"""UMQ 1.0.0, the newline dialect of UMQ."""
 
 from collections.abc import Sequence
 

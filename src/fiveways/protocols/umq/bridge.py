@@ -1,4 +1,4 @@
-"""Message <-> the hub's words: how UMQ 1.0.0 writes topic ids, descriptions and failures."""
+"""Conversion between UMQ 1.0.0 messages and hub messages: topic ids, descriptions and failures."""
 
 from typing import Final
 
@@ -27,7 +27,7 @@ CODES: Final = {
     Reason.CANCELLED: 16,
 }
 NOT_RUN: Final = {reason: code for reason, code in CODES.items() if reason.execution is Execution.NO}
-"""Said with `!`; the others with `E`."""
+"""Sent with `!`; other codes are sent with `E`."""
 MAYBE_RUN: Final = {reason: code for reason, code in CODES.items() if reason.execution is not Execution.NO}
 
 FAULTS: Final = {
@@ -40,25 +40,28 @@ FAULTS: Final = {
 }
 
 
-def topic_id(given: object, written: str) -> str:
-    """The subscriber should choose it; the topic itself serves where it does not."""
-    if given is None:
-        given = written
-    if isinstance(given, int) and not isinstance(given, bool):
-        given = str(given)
-    if not isinstance(given, str) or not given or "\n" in given:
-        raise BadArguments("id, the topic's own id, is a text of one line")
-    return given
+def topic_id(chosen: object, spelling: str) -> str:
+    """Return the topic id: the subscriber's choice, else the topic."""
+    if chosen is None:
+        chosen = spelling
+    if isinstance(chosen, int) and not isinstance(chosen, bool):
+        chosen = str(chosen)
+    if not isinstance(chosen, str) or not chosen or "\n" in chosen:
+        raise BadArguments("id must be a string of one line")
+    return chosen
 
 
 def write_call_frame(identifier: str, method: str, body: Payload) -> Packet:
-    """The frame of a call without attachments."""
+    """Return the frame of a call without attachments."""
     name = method if "\n" not in method else check_one_line(method)
     return write_text(f"M{identifier}\n{name}\n{body.text()}")
 
 
 def write_failure_text(failure: Failure) -> str:
-    """The payload of `E` or `!`: a method's own text as it is, unless a reader of `E` would take it for the hub's."""
+    """Return the payload of `E` or `!`.
+
+    A method's own text is unchanged, unless a reader of `E` would take it for a text of the hub.
+    """
     text = method_text(failure)
     if is_uncoded(failure, text, CODES) and parse_reason(f"{text} ", MAYBE_RUN)[0] is None:
         return text
@@ -70,7 +73,7 @@ fold_fastpath_name: Final = fastpath_name_folder(names.UMQ)
 
 
 def write_listing(message: Description) -> str:
-    """The answer to `?`: documentation, or one method or route a line."""
+    """Return the response to `?`: a documentation text, or one line for each method and route."""
     if message.doc is not None:
         return f"D{message.doc}"
     routes = (*message.routes, *message.namespaces)
@@ -78,12 +81,12 @@ def write_listing(message: Description) -> str:
 
 
 def _route_line(name: str) -> str:
-    """UMQ1-a09: a route shows its separator, which is the peer's own choice (UMQ1-19)."""
+    """Return a route with its separator (UMQ1-a09), which the peer chose (UMQ1-19)."""
     return f"{name}:" if name[-1:].isalnum() or name[-1:] == "_" else name
 
 
 def read_listing(call_id: str, text: str) -> Description | None:
-    """The answer to `?` read back; None if it is something else."""
+    """Parse the response to `?`; None if it is not a description."""
     if text[:1] == "D":
         return Description(call_id, doc=text[1:])
     lines = [line for line in text.split("\n") if line]

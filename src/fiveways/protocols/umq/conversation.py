@@ -1,4 +1,4 @@
-"""One UMQ 1.0.0 peer: what this dialect adds to the family's conversation."""
+"""The UMQ 1.0.0 conversation: additions to the UMQ family."""
 
 import re
 from collections.abc import Mapping
@@ -21,7 +21,7 @@ _VERSION_PATTERN: Final = re.compile(r"[0-9]{1,99}(\.[0-9]{1,99})*")
 
 
 class Umq1Conversation(UmqFastPath):
-    """One UMQ 1.0.0 peer, at either end of the link."""
+    """A UMQ 1.0.0 peer, as server or client."""
 
     VERSION = "1.0.0"
     CALL_KIND = ord("M")
@@ -51,7 +51,10 @@ class Umq1Conversation(UmqFastPath):
         return str(number)
 
     def _check_version(self, message: umq.Hello | umq.Welcome) -> None:
-        """A server lowers every later version to 1.0.0; a client takes nothing but what it offered."""
+        """Check a version.
+
+        A server lowers later versions to 1.0.0; a client accepts only the version that it offered.
+        """
         ours = _parse_version(self.VERSION)
         theirs = _parse_version(message.version)
         if theirs < ours or (theirs > ours and isinstance(message, umq.Welcome)):
@@ -63,7 +66,7 @@ class Umq1Conversation(UmqFastPath):
         return super()._on_hello(message, names, now)
 
     def _on_attachment_error(self, message: umq.AttachmentError, names: AttachmentNames, now: float) -> HubMessages:
-        # Attachments announced by the message itself are none that it could stand for.
+        # The message cannot replace an attachment that it announces itself.
         if len(self._incoming_attachments) == len(names):
             raise RemoteProtocolError(Fault.STRAY_ATTACHMENT, "no attachment is expected", self.RULE_ATTACHMENTS)
         return super()._on_attachment_error(message, names, now)
@@ -73,10 +76,10 @@ class Umq1Conversation(UmqFastPath):
 
     def _on_builtin_call(self, wire_id: str, hub_id: str, message: hub.HubMessage) -> HubMessages:
         if isinstance(message, hub.Subscribe | hub.Unsubscribe) and len(message.subscription) > self._limits.max_id:
-            # No U could name it.
+            # The peer could not end the subscription: a `U` with such an id is too long.
             return self._refuse(wire_id, Reason.BAD_ARGUMENTS, f"a topic id of over {self._limits.max_id} characters")
         if isinstance(message, hub.SetVariable | hub.UnsetVariable) and not self._is_valid_variable_name(message.name):
-            return self._refuse(wire_id, Reason.BAD_ARGUMENTS, "no variable can have that name")
+            return self._refuse(wire_id, Reason.BAD_ARGUMENTS, "invalid variable name")
         return super()._on_builtin_call(wire_id, hub_id, message)
 
     def _is_valid_variable_name(self, name: str) -> bool:
@@ -92,17 +95,19 @@ class Umq1Conversation(UmqFastPath):
         kind = umq.NotRun if failure.reason.execution is Execution.NO else umq.Error
         return kind(wire_id, bridge.write_failure_text(failure))
 
-    def _read_failure(self, asking: OutgoingRequest, answer: umq.Error | umq.NotRun) -> hub.Failure:
-        if isinstance(answer, umq.NotRun):
-            return parse_failure(asking.hub_id, answer.text, bridge.NOT_RUN, Reason.UNAVAILABLE)
+    def _read_failure(self, request: OutgoingRequest, response: umq.Error | umq.NotRun) -> hub.Failure:
+        if isinstance(response, umq.NotRun):
+            return parse_failure(request.hub_id, response.text, bridge.NOT_RUN, Reason.UNAVAILABLE)
         # UMQ1-a08: `?` runs nothing, so its E may carry any code.
-        listing = asking.message_type is hub.Discover
-        # Otherwise only a hub's codes mean something: a callee may raise any text it likes.
-        if self.role is Role.SERVER and not listing:
-            return parse_callee_failure(asking.hub_id, answer.text, bridge.CODES)
-        return parse_failure(asking.hub_id, answer.text, bridge.CODES if listing else bridge.MAYBE_RUN, Reason.RAISED)
+        is_discover = request.message_type is hub.Discover
+        # Only the codes of a hub have a meaning: a callee may raise any text.
+        if self.role is Role.SERVER and not is_discover:
+            return parse_callee_failure(request.hub_id, response.text, bridge.CODES)
+        return parse_failure(
+            request.hub_id, response.text, bridge.CODES if is_discover else bridge.MAYBE_RUN, Reason.RAISED
+        )
 
-    # Discovery has a message of its own, in both directions.
+    # Discovery has its own message in both directions.
 
     def _on_discover(self, message: Discover, _names: AttachmentNames, _now: float) -> HubMessages:
         if len(self._incoming_requests) >= self._limits.max_pending:
@@ -114,22 +119,22 @@ class Umq1Conversation(UmqFastPath):
         return (hub.Discover(hub_id, message.name),)
 
     def _refuse_discover(self, wire_id: str, failure: hub.Failure) -> HubMessages:
-        # UMQ1-a08: `?` is answered by R or E, whatever the reason.
+        # UMQ1-a08: the response to `?` is R or E for every reason.
         self._write_message(umq.Error(wire_id, failure_text(failure, bridge.CODES)))
         return ()
 
     def _send_failure(self, message: hub.Failure) -> None:
-        asked = self._find_incoming(message.id)
-        if isinstance(asked, IncomingRequest) and asked.is_discover:
-            self._refuse_discover(asked.wire_id, message)
+        request = self._find_incoming(message.id)
+        if isinstance(request, IncomingRequest) and request.is_discover:
+            self._refuse_discover(request.wire_id, message)
             del self._incoming_requests[message.id]
         else:
             super()._send_failure(message)
 
     def _send_description(self, message: hub.Description) -> None:
-        asked = self._find_incoming(message.id)
-        if isinstance(asked, IncomingRequest) and asked.is_discover:
-            self._write_message(umq.Result(asked.wire_id, bridge.write_listing(message)))
+        request = self._find_incoming(message.id)
+        if isinstance(request, IncomingRequest) and request.is_discover:
+            self._write_message(umq.Result(request.wire_id, bridge.write_listing(message)))
             del self._incoming_requests[message.id]
         else:
             super()._send_description(message)
@@ -140,8 +145,8 @@ class Umq1Conversation(UmqFastPath):
         return Discover(wire_id, message.name)
 
     def _read_description(self, hub_id: str, text: str) -> hub.HubMessage:
-        read = bridge.read_listing(hub_id, text)
-        return read or hub.Failure(hub_id, Reason.RAISED, "the answer is no description")
+        description = bridge.read_listing(hub_id, text)
+        return description or hub.Failure(hub_id, Reason.RAISED, "the response is not a description")
 
     RECEIVERS: ClassVar[Mapping[type, Receiver]] = {
         **UmqFastPath.RECEIVERS,
@@ -158,9 +163,9 @@ class Umq1Conversation(UmqFastPath):
 
 
 def _parse_version(text: str) -> tuple[int, ...]:
-    """Dotted numbers, trailing zeros left out, so that 1 equals 1.0.0."""
+    """Return the numbers of a version without trailing zeros, because 1 equals 1.0.0."""
     if not _VERSION_PATTERN.fullmatch(text):
-        raise RemoteProtocolError(Fault.VERSION, f"version {text!r} is no version", "UMQ1-a06")
+        raise RemoteProtocolError(Fault.VERSION, f"{text!r} is not a version", "UMQ1-a06")
     numbers = [int(part) for part in text.split(".")]
     while numbers and numbers[-1] == 0:
         numbers.pop()

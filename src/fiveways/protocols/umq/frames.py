@@ -1,4 +1,4 @@
-"""Packet <-> Frame: a type, an identifier, a line feed, a payload; before it perhaps `A<count>` and a line feed."""
+"""Conversion between packets and frames: type, identifier, line feed, payload, after an optional `A<count>` line."""
 
 from fiveways.errors import Fault, RemoteProtocolError
 from fiveways.protocols.umq_family.frames import read_text, write_text
@@ -6,7 +6,7 @@ from fiveways.wire.limits import Limits
 from fiveways.wire.packet import Packet
 
 _MAX_COUNT_DIGITS = 9
-"""Digits of a count; more is never meant, and int() takes quadratic time."""
+"""Limit for the digits of a count, because int() takes quadratic time."""
 _KINDS_WITHOUT_PAYLOAD = frozenset("UZX")
 
 Frame = tuple[str, str, str, int]
@@ -14,7 +14,7 @@ Frame = tuple[str, str, str, int]
 
 
 def parse_frame(packet: Packet, limits: Limits) -> Frame:
-    """Take a text packet apart; RemoteProtocolError whatever is wrong with it."""
+    """Parse a text packet; RemoteProtocolError if it is invalid."""
     head, _, payload = read_text(packet, limits, "UMQ1-02").partition("\n")
     count = 0
     if head[:1] == "A":
@@ -30,12 +30,12 @@ def parse_frame(packet: Packet, limits: Limits) -> Frame:
 
 
 def serialize_frame(kind: str, identifier: str, payload: str, count: int) -> Packet:
-    """Write a frame. The line feed stands even before an empty payload: existing peers need it (UMQ1-a05)."""
+    """Return the packet of a frame. Existing peers need the line feed even before an empty payload (UMQ1-a05)."""
     text = f"{kind}{identifier}" if kind in _KINDS_WITHOUT_PAYLOAD else f"{kind}{identifier}\n{payload}"
     return write_text(f"A{count}\n{text}" if count else text)
 
 
 def _parse_count(digits: str) -> int:
     if not digits.isdecimal() or not digits.isascii() or len(digits) > _MAX_COUNT_DIGITS:
-        raise RemoteProtocolError(Fault.MALFORMED, "an attachment count that is no number", "UMQ1-a11")
+        raise RemoteProtocolError(Fault.MALFORMED, "the attachment count is not a number", "UMQ1-a11")
     return int(digits)

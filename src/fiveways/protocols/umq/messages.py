@@ -1,4 +1,4 @@
-"""Frame <-> Message: the types of UMQ 1.0.0. All but the call and the discover message are those of the family."""
+"""Conversion between frames and messages of UMQ 1.0.0. Only `Call` and `Discover` are specific to this dialect."""
 
 from collections.abc import Callable
 from typing import Any, Final
@@ -39,7 +39,7 @@ class Call(UmqMessage, frozen=True):
 
 
 class Discover(UmqMessage, frozen=True):
-    """`?<id>`, name: nothing for a list, a route for its list, a method for its documentation."""
+    """`?<id>`, name: empty to list everything, a route to list it, a method for its documentation."""
 
     id: str
     name: str = ""
@@ -47,7 +47,7 @@ class Discover(UmqMessage, frozen=True):
 
 
 def decode(packet: Packet, limits: Limits) -> UmqMessage:
-    """The message in a packet; RemoteProtocolError whatever is wrong with it."""
+    """Return the message in a packet; RemoteProtocolError if it is invalid."""
     if not packet.is_text:
         return read_binary(packet)
     kind, identifier, payload, count = parse_frame(packet, limits)
@@ -88,13 +88,13 @@ def _read_unset(identifier: str, _payload: str, count: int) -> UnsetVariable:
 
 
 def is_variable_name(name: str) -> bool:
-    """Whether a variable may have that name."""
+    """Return whether a variable may have that name."""
     return bool(name) and _CONTROLS.isdisjoint(name)
 
 
 def _read_variable_name(name: str) -> str:
     if not is_variable_name(name):
-        raise RemoteProtocolError(Fault.MALFORMED, "a control character in a variable's name", "UMQ1-a16")
+        raise RemoteProtocolError(Fault.MALFORMED, "a control character in a variable name", "UMQ1-a16")
     return name
 
 
@@ -119,7 +119,7 @@ _ID_OPTIONAL: Final[dict[str, Callable[[str, str, int], UmqMessage]]] = {
 
 
 def encode(message: UmqMessage) -> Packet:
-    """One message as the packet that existing peers expect."""
+    """Return a message as the packet that existing peers expect."""
     return _WRITERS[type(message)](message)
 
 
@@ -140,7 +140,7 @@ def _write_unset(message: UnsetVariable) -> Packet:
 
 
 def check_one_line(name: str) -> str:
-    """The name, if a frame can hold it; else LocalProtocolError."""
+    """Return the name; LocalProtocolError if it contains a line feed."""
     if "\n" in name:
         raise LocalProtocolError(f"UMQ cannot write the name {name!r}")
     return name

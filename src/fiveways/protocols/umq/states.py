@@ -1,4 +1,4 @@
-"""The states of a UMQ conversation: the family's, with two request messages of its own."""
+"""The states of a UMQ conversation, with the two request messages of this dialect."""
 
 from typing import Final
 
@@ -8,6 +8,6 @@ from fiveways.protocols.umq_family.states import State, own_transitions, transit
 
 __all__ = ["OWN_TRANSITIONS", "TRANSITIONS", "State"]
 
-# UMQ1-a11: a hello after the handshake is refused for what it is, not for when it comes; the conversation does so.
+# UMQ1-a11: a hello after the handshake is an unknown type, not an unexpected message; the conversation checks this.
 TRANSITIONS: Final = transitions(Call, Discover, Hello)
 OWN_TRANSITIONS: Final = own_transitions(Call, Discover)

@@ -1,4 +1,4 @@
-"""UMQ36: the base36 dialect of UMQ."""
+"""UMQ36, the base36 dialect of UMQ."""
 
 from collections.abc import Sequence
 

@@ -1,4 +1,4 @@
-"""Message <-> the hub's words: how UMQ36 writes calls, topic ids and failures."""
+"""Conversion between UMQ36 messages and hub messages: calls, topic ids and failures."""
 
 from functools import lru_cache
 from typing import Final
@@ -27,7 +27,7 @@ CODES: Final = {
     Reason.CANCELLED: 16,
 }
 NOT_RUN: Final = {reason: code for reason, code in CODES.items() if reason.execution is Execution.NO}
-"""What `!` may say; other codes behind it are those of existing peers."""
+"""The codes for `!`; existing peers send other codes with it too."""
 
 FAULTS: Final = {
     Fault.MALFORMED: "3 Protocol error",
@@ -40,7 +40,7 @@ FAULTS: Final = {
 
 
 class _TwoElementCall(msgspec.Struct, array_like=True, forbid_unknown_fields=True, gc=False):
-    """`["m", x]`, the common form."""
+    """`["m", x]`, the most common call."""
 
     method: str
     body: msgspec.Raw
@@ -53,10 +53,10 @@ _OPENING_BRACKET: Final = ord("[")
 
 
 def read_call(payload: str, max_depth: int = strict_json.MAX_DEPTH) -> tuple[str, Payload] | None:
-    """`["m", x, ...]` as method and body; None for any other payload.
+    """Parse `["m", x, ...]` as method and body; None for any other payload.
 
     Raises:
-        BadArguments: it is such an array, but nested too deeply, or with numbers that are too large.
+        BadArguments: the array is nested too deeply or contains a number that is too large.
     """
     if payload[:1] != "[" or payload[-1:] != "]":
         return None
@@ -81,7 +81,7 @@ def _read_call(payload: str, max_depth: int) -> tuple[str, Payload]:
 
 
 def _read_arguments(payload: str, max_depth: int) -> tuple[str, Payload]:
-    """No argument, or several: these are one level deeper as a body than each of them, and are judged so."""
+    """Parse no argument or several. As a body they are one level deeper, which counts for the depth limit."""
     name, *arguments = _ITEMS_DECODER.decode(payload)
     method = _NAME_DECODER.decode(name)
     raw = b"[%s]" % b",".join(map(bytes, arguments))
@@ -90,12 +90,12 @@ def _read_arguments(payload: str, max_depth: int) -> tuple[str, Payload]:
 
 
 def write_call(method: str, body: Payload) -> str:
-    """The payload of a call: an array of two elements or more is spread, so that the callee sees its arguments."""
+    """Return the payload of a call. An array of two or more elements becomes separate arguments."""
     return write_call_frame("", method, body).payload[2:].decode()
 
 
 def write_call_frame(number: str, method: str, body: Payload) -> Packet:
-    """The frame of a call without attachments."""
+    """Return the frame of a call without attachments."""
     raw, name = body.json(), _quote(method)
     if raw[0] in b"[n":
         if raw == b"null":
@@ -110,27 +110,27 @@ def _quote(name: str) -> bytes:
     return strict_json.write(name)
 
 
-def token_to_hub(written: str) -> str:
-    """The hub's callback tokens are lower case; UMQ36 knows only upper-case digits."""
-    return written.lower()
+def token_to_hub(spelling: str) -> str:
+    """Return a callback token as the hub knows it: lower case, while UMQ36 has only upper-case digits."""
+    return spelling.lower()
 
 
 def token_for_peer(text: str) -> str:
-    """The answer to `hub.callback`: with another spelling than ours nobody here could use the token."""
+    """Return the response to `hub.callback` in upper case, so that UMQ36 peers can use the token."""
     return text.upper()
 
 
 def token_from_hub(token: str) -> str:
-    """LocalProtocolError for a token that is no base36 number."""
+    """Return a callback token for the wire; LocalProtocolError if it is not a base36 number."""
     try:
-        # upper() makes ASCII letters of some that are not.
+        # upper() converts some non-ASCII letters to ASCII.
         return base36.write(base36.parse(token.upper() if token.isascii() else token))
     except Malformed as exc:
         raise LocalProtocolError(f"callback {token!r}: {exc}") from exc
 
 
 def is_fiveways_welcome(welcome: str) -> bool:
-    """Whether a welcome names the session, as a hub of ours does; the document leaves its payload free (UMQ36-08)."""
+    """Return whether a welcome has a session id as Fiveways sends it; the spec leaves the payload free (UMQ36-08)."""
     try:
         value = strict_json.parse_text(welcome)
     except Malformed:
@@ -138,12 +138,12 @@ def is_fiveways_welcome(welcome: str) -> bool:
     return isinstance(value, dict) and "session" in value
 
 
-def topic_id(given: object, _written: str) -> str:
-    """The subscriber must choose it: the updates carry nothing else."""
-    if not isinstance(given, str):
-        raise BadArguments("needs id, the topic's own id, as a text of base36 digits")
+def topic_id(chosen: object, _spelling: str) -> str:
+    """Return the topic id, which the subscriber must choose: updates contain nothing else."""
+    if not isinstance(chosen, str):
+        raise BadArguments("needs id as a string of base36 digits")
     try:
-        return base36.write(base36.parse(given))
+        return base36.write(base36.parse(chosen))
     except Malformed as exc:
         raise BadArguments(f"id: {exc}") from exc
 

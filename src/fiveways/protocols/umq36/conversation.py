@@ -1,4 +1,4 @@
-"""One UMQ36 peer: what this dialect adds to the family's conversation."""
+"""The UMQ36 conversation: additions to the UMQ family."""
 
 from collections.abc import Mapping
 from typing import ClassVar, Final
@@ -26,7 +26,7 @@ _MAX_FASTPATH_DIGITS: Final = 12
 
 
 class Umq36Conversation(UmqFastPath):
-    """One UMQ36 peer, at either end of the link."""
+    """A UMQ36 peer, as server or client."""
 
     VERSION = "1"
     CALL_KIND = ord("C")
@@ -48,8 +48,8 @@ class Umq36Conversation(UmqFastPath):
         super().__init__(setup)
         default = (setup.options or {}).get("default_method")
         self._default_method = default if isinstance(default, str) else None
-        # The hub takes a callee's E for an exception. Only `!` says that a method was not run, and existing servers do
-        # not understand it (UMQ36-a09): a client says it to a hub of ours alone, which its welcome tells.
+        # The hub reads a callee's `E` as an exception. Only `!` means that a method did not run, but existing servers
+        # do not support it (UMQ36-a09). A client sends it only if the welcome identifies a Fiveways hub.
         self._hub_supports_not_run = False
 
     def _receive_call_fast(self, payload: bytes) -> HubMessages | None:
@@ -57,7 +57,7 @@ class Umq36Conversation(UmqFastPath):
             payload.decode()
         head, _, array = payload.partition(b":")
         call, number = bridge.decode_two_element_call(array), head[1:]
-        # An id is plain digits, no zero before them, and too few to be too large; no blanks stand around the array.
+        # The id has digits without leading zeros, few enough for the limit; no blanks surround the array.
         if number.strip(_DIGITS) or number < b"1" or len(number) > _MAX_FASTPATH_DIGITS or array.strip() != array:
             return None
         name, wire_id = call.method, number.decode()
@@ -69,7 +69,7 @@ class Umq36Conversation(UmqFastPath):
         return self._accept_call_fast(wire_id, method, Json(raw), name)
 
     def _wire_id(self, number: int) -> str:
-        # 32 bits are all that existing peers have (UMQ36-a04).
+        # Existing peers store ids in 32 bits (UMQ36-a04).
         return base36.write(number if number <= _MAX_ID else (number - 1) % _MAX_ID + 1)
 
     def _check_version(self, message: umq.Hello | umq.Welcome) -> None:
@@ -78,13 +78,13 @@ class Umq36Conversation(UmqFastPath):
             raise RemoteProtocolError(Fault.VERSION, f"version {message.version}, not {self.VERSION}", "UMQ36-a06")
 
     def _on_call(self, message: Call, names: AttachmentNames, _now: float) -> HubMessages:
-        reason, text, read = Reason.NO_SUCH_METHOD, 'the payload is not ["method", ...]', None
+        reason, text, call = Reason.NO_SUCH_METHOD, 'the payload is not ["method", ...]', None
         try:
-            read = bridge.read_call(message.payload, self._limits.max_depth)
+            call = bridge.read_call(message.payload, self._limits.max_depth)
         except builtin_methods.BadArguments as exc:
             reason, text = Reason.BAD_ARGUMENTS, str(exc)
-        if read is not None:
-            name, body = read
+        if call is not None:
+            name, body = call
             return self._on_method_call(message.id, name, body, names)
         if self._default_method is None:
             return self._refuse(message.id, reason, text)
@@ -100,15 +100,15 @@ class Umq36Conversation(UmqFastPath):
         messages = super()._on_method_call(wire_id, name, body, names)
         for message in messages:
             if isinstance(message, hub.Call) and message.method == "hub.callback":
-                self._incoming_requests[message.id] = IncomingRequest(wire_id, message)  # its answer is a token
+                self._incoming_requests[message.id] = IncomingRequest(wire_id, message)  # the response is a token
         return messages
 
-    def _result_text(self, asked: IncomingRequest, body: Payload) -> str:
-        text = super()._result_text(asked, body)
-        return bridge.token_for_peer(text) if isinstance(asked.message, hub.Call) else text
+    def _result_text(self, request: IncomingRequest, body: Payload) -> str:
+        text = super()._result_text(request, body)
+        return bridge.token_for_peer(text) if isinstance(request.message, hub.Call) else text
 
-    def _parse_token(self, written: str) -> str:
-        return bridge.token_to_hub(written)
+    def _parse_token(self, spelling: str) -> str:
+        return bridge.token_to_hub(spelling)
 
     def _on_welcome(self, message: umq.Welcome, names: AttachmentNames, now: float) -> HubMessages:
         self._hub_supports_not_run = bridge.is_fiveways_welcome(message.payload)
@@ -118,25 +118,25 @@ class Umq36Conversation(UmqFastPath):
         kind = umq.NotRun if self._hub_supports_not_run and failure.reason.execution is Execution.NO else umq.Error
         return kind(wire_id, failure_text(failure, bridge.CODES))
 
-    def _read_failure(self, asking: OutgoingRequest, answer: umq.Error | umq.NotRun) -> hub.Failure:
-        if isinstance(answer, umq.NotRun):
-            # It did not run, whatever the code: existing peers say `6 Not RPC server` (UMQ36-a09).
-            return parse_failure(asking.hub_id, answer.text, bridge.NOT_RUN, Reason.UNAVAILABLE)
-        # Only a hub's codes mean something; a callee's own E is always an exception of its own.
+    def _read_failure(self, request: OutgoingRequest, response: umq.Error | umq.NotRun) -> hub.Failure:
+        if isinstance(response, umq.NotRun):
+            # It did not run, independent of the code: existing peers send `6 Not RPC server` (UMQ36-a09).
+            return parse_failure(request.hub_id, response.text, bridge.NOT_RUN, Reason.UNAVAILABLE)
+        # Only the codes of a hub have a meaning; a callee's own `E` is always an exception.
         if self.role is Role.SERVER:
-            return parse_callee_failure(asking.hub_id, answer.text, bridge.CODES)
-        return parse_failure(asking.hub_id, answer.text, bridge.CODES, Reason.RAISED)
+            return parse_callee_failure(request.hub_id, response.text, bridge.CODES)
+        return parse_failure(request.hub_id, response.text, bridge.CODES, Reason.RAISED)
 
     def _discover_message(self, wire_id: str, message: hub.Discover) -> Call:
         method, body = builtin_methods.call_from_message(message, self.STYLES)
         return self._call_message(wire_id, spell(method, self.STYLES.names), body, 0)
 
     def _read_description(self, hub_id: str, text: str) -> hub.HubMessage:
-        read = builtin_methods.read_description(hub_id, Text(text))
-        return read or hub.Failure(hub_id, Reason.RAISED, "the answer is no description")
+        description = builtin_methods.read_description(hub_id, Text(text))
+        return description or hub.Failure(hub_id, Reason.RAISED, "the response is not a description")
 
     def _on_topic_ended(self, topic: str) -> None:
-        # Existing publishers forget it, but the document is clear: U on a live topic is answered by D (UMQ36-a12).
+        # Existing publishers do not send this D, but the spec requires it after U on an active topic (UMQ36-a12).
         self._write_message(umq.TopicClose(topic))
 
     RECEIVERS: ClassVar[Mapping[type, Receiver]] = {

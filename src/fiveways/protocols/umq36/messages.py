@@ -1,4 +1,4 @@
-"""Frame <-> Message: the commands of UMQ36. All but the call are those of the family."""
+"""Conversion between frames and messages of UMQ36. Only `Call` is specific to this dialect."""
 
 from collections.abc import Callable
 from typing import Any, Final
@@ -28,7 +28,7 @@ from fiveways.wire.packet import Packet
 
 
 class Call(UmqMessage, frozen=True):
-    """`C` id `:` payload. What is called, and with what, is up to the payload."""
+    """`C` id `:` payload. The payload contains the method and the arguments."""
 
     id: str
     payload: str = ""
@@ -36,7 +36,7 @@ class Call(UmqMessage, frozen=True):
 
 
 def decode(packet: Packet, limits: Limits) -> UmqMessage:
-    """The message in a packet; RemoteProtocolError whatever is wrong with it."""
+    """Return the message in a packet; RemoteProtocolError if it is invalid."""
     if not packet.is_text:
         return read_binary(packet)
     command, identifier, payload, count = parse_frame(packet, limits)
@@ -82,7 +82,7 @@ _WITH_ATTACHMENTS: Final[dict[str, Callable[[str, str, int], UmqMessage]]] = {
 }
 _WITHOUT_ATTACHMENTS: Final[dict[str, Callable[[str, str], UmqMessage]]] = {
     "E": Error,
-    # Not in the document, but existing peers send it (UMQ36-a09).
+    # Not in the spec, but existing peers send it (UMQ36-a09).
     "!": NotRun,
     "-": lambda _identifier, payload: AttachmentError(payload),
     "D": lambda identifier, _payload: TopicClose(identifier),
@@ -93,7 +93,7 @@ _WITHOUT_ATTACHMENTS: Final[dict[str, Callable[[str, str], UmqMessage]]] = {
 
 
 def encode(message: UmqMessage) -> Packet:
-    """One message as the packet that existing peers expect."""
+    """Return a message as the packet that existing peers expect."""
     return _WRITERS[type(message)](message)
 
 
@@ -109,7 +109,7 @@ def _write_unset(message: UnsetVariable) -> Packet:
     return serialize_frame("X", "", message.name, message.count)
 
 
-# Unused identifiers as the document prints them: zero behind F, nothing behind -, S and X (UMQ36-a02).
+# Unused identifiers have the form of the spec: zero after F, nothing after -, S and X (UMQ36-a02).
 _WRITERS: Final[dict[type[UmqMessage], Callable[[Any], Packet]]] = {
     Data: write_binary,
     Call: lambda message: serialize_frame("C", message.id, message.payload, message.count),

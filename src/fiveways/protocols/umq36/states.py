@@ -1,4 +1,4 @@
-"""The states of a UMQ36 conversation: the family's, with one request message of its own."""
+"""The states of a UMQ36 conversation, with the request message of this dialect."""
 
 from typing import Final
 

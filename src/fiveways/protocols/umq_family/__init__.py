@@ -1,1 +1,1 @@
-"""What the two dialects of UMQ, `umq` and `umq36`, have in common. Not a protocol of its own."""
+"""Code shared by the two UMQ dialects `umq` and `umq36`. It is not a protocol itself."""

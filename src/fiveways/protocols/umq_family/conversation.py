@@ -1,6 +1,6 @@
-"""The upper half of a UMQ conversation: requests and their answers, topics, variables.
+"""The general path of a UMQ conversation: requests, responses, topics and variables.
 
-A dialect subclasses it, says how a call is written and which codes its errors have, and adds its own messages.
+A dialect subclasses it, defines the syntax of calls and the error codes, and adds its own messages.
 """
 
 from abc import abstractmethod
@@ -34,15 +34,15 @@ from fiveways.wire.packet import Packet
 from fiveways.wire.payload import Payload, Text
 
 OPEN: Final = State.OPEN
-"""To reach a member of an Enum through its class takes longer than to write a frame."""
+"""A module constant: attribute access on an Enum class takes longer than writing a frame."""
 
 
 class UmqConversation(UmqConversationBase):
-    """One UMQ peer. Fulfils `base.Conversation`."""
+    """A UMQ peer. Implements `base.Conversation`."""
 
     STYLES: ClassVar[builtin_methods.Styles]
     WRITE_CALL: ClassVar["staticmethod[[str, str, Payload], Packet]"]
-    """A call without attachments, from its id, the method's name and its body."""
+    """Serializes a call without attachments from its id, method name and body."""
 
     def __init__(self, setup: ConversationSetup) -> None:
         super().__init__(setup)
@@ -56,11 +56,11 @@ class UmqConversation(UmqConversationBase):
         self._peer_subscriptions = PeerSubscriptions(setup.limits.max_subscriptions)
         self._own_subscriptions = OwnSubscriptions()
 
-    # What a dialect must say.
+    # Methods of the dialects.
 
     @abstractmethod
     def _wire_id(self, number: int) -> str:
-        """How the dialect writes the `number`-th identifier of ours."""
+        """Return the dialect's form of our identifier `number`."""
 
     @abstractmethod
     def _call_message(self, wire_id: str, name: str, body: Payload, attachments: int) -> UmqMessage: ...
@@ -72,7 +72,7 @@ class UmqConversation(UmqConversationBase):
     def _failure_message(self, wire_id: str, failure: hub.Failure) -> umq.Error | umq.NotRun: ...
 
     @abstractmethod
-    def _read_failure(self, asking: OutgoingRequest, answer: umq.Error | umq.NotRun) -> hub.Failure: ...
+    def _read_failure(self, request: OutgoingRequest, response: umq.Error | umq.NotRun) -> hub.Failure: ...
 
     @abstractmethod
     def _discover_message(self, wire_id: str, message: hub.Discover) -> UmqMessage: ...
@@ -80,21 +80,21 @@ class UmqConversation(UmqConversationBase):
     @abstractmethod
     def _read_description(self, hub_id: str, text: str) -> hub.HubMessage: ...
 
-    def _parse_token(self, written: str) -> str:
-        """The callback token that the peer wrote so."""
-        return written
+    def _parse_token(self, spelling: str) -> str:
+        """Return the callback token that the peer spelled this way."""
+        return spelling
 
-    def _result_text(self, _asked: IncomingRequest, body: Payload) -> str:
-        """The text of an answer to what is more than a plain call."""
+    def _result_text(self, _request: IncomingRequest, body: Payload) -> str:
+        """Return the payload of a response to anything but a plain call."""
         return body.text()
 
     def _on_topic_ended(self, topic: str) -> None:
-        """The peer ended a live topic of its own."""
+        """Handle the end of an active subscription of the peer."""
 
-    # Requests of the peer, and our answers.
+    # Requests of the peer and our responses.
 
     def _on_method_call(self, wire_id: str, name: str, body: Payload, names: AttachmentNames) -> HubMessages:
-        """The peer calls the method that it writes `name`."""
+        """Handle a call; `name` is the method as spelled by the peer."""
         try:
             method = fold(name, self.STYLES.names)
         except BadName as exc:
@@ -107,7 +107,7 @@ class UmqConversation(UmqConversationBase):
                 message = builtin_methods.message_from_call(hub_id, method, body, self.STYLES, names)
             except builtin_methods.BadArguments as exc:
                 return self._refuse(wire_id, Reason.BAD_ARGUMENTS, str(exc))
-            if type(message) is hub.Publish:  # when it is granted, nothing changes here
+            if type(message) is hub.Publish:  # its result changes no state here
                 self._incoming_requests[hub_id] = wire_id
                 return (message,)
             if message is not None:
@@ -116,18 +116,18 @@ class UmqConversation(UmqConversationBase):
         return (hub.Call(hub_id, method, body, name, names),)
 
     def _on_builtin_call(self, wire_id: str, hub_id: str, message: hub.HubMessage) -> HubMessages:
-        refused = None
+        refusal = None
         if isinstance(message, hub.Subscribe):
-            refused = self._peer_subscriptions.claim(message.subscription)
+            refusal = self._peer_subscriptions.claim(message.subscription)
         elif isinstance(message, hub.SetVariable):
-            refused = self.variables.refusal(message.name)
+            refusal = self.variables.refusal(message.name)
         elif isinstance(message, hub.Unsubscribe):
             if self._peer_subscriptions.end(message.subscription):
                 self._on_topic_ended(message.subscription)
             else:
-                refused = Reason.BAD_ARGUMENTS, f"there is no topic {message.subscription}"
-        if refused is not None:
-            return self._refuse(wire_id, *refused)
+                refusal = Reason.BAD_ARGUMENTS, f"no topic {message.subscription} is open"
+        if refusal is not None:
+            return self._refuse(wire_id, *refusal)
         if isinstance(message, hub.SetVariable):
             self.variables.request(message.name)
         self._incoming_requests[hub_id] = IncomingRequest(wire_id, message)
@@ -156,7 +156,7 @@ class UmqConversation(UmqConversationBase):
         return (hub.Call(hub_id, token, Text(message.payload), attachments=names, callback=True),)
 
     def _unique_id(self, wire_id: str) -> str:
-        """The peer should not use an identifier twice at once; where it does, both requests are served."""
+        """Return a hub id for a request: an identifier that the peer uses twice at once gets a suffix."""
         hub_id = wire_id
         while hub_id in self._incoming_requests:
             hub_id = f"{wire_id}#{next(self._duplicate_numbers)}"
@@ -167,47 +167,47 @@ class UmqConversation(UmqConversationBase):
         return NO_MESSAGES
 
     def _find_incoming(self, hub_id: str) -> str | IncomingRequest:
-        asked = self._incoming_requests.get(hub_id)
-        if asked is None:
+        request = self._incoming_requests.get(hub_id)
+        if request is None:
             raise LocalProtocolError(f"no request {hub_id} is open")
-        return asked
+        return request
 
     def _send_result(self, message: hub.Result) -> None:
-        asked, body = self._incoming_requests.get(message.id), message.body
-        if type(asked) is str and body is not None and not message.stream and not message.attachments:
-            # Most answers are such, and need not become a message first.
-            self._write_packet(write_text(f"R{asked}{self._separator}{body.text()}"))
+        request, body = self._incoming_requests.get(message.id), message.body
+        if type(request) is str and body is not None and not message.stream and not message.attachments:
+            # Most responses are plain: no message object is built for them.
+            self._write_packet(write_text(f"R{request}{self._separator}{body.text()}"))
             del self._incoming_requests[message.id]
             return
-        asked = self._find_incoming(message.id)
+        request = self._find_incoming(message.id)
         if message.stream or body is None:
-            raise LocalProtocolError("UMQ takes a streamed answer as one array")
+            raise LocalProtocolError("UMQ needs a streamed result as one array")
         wire_id, text = (
-            (asked, body.text()) if isinstance(asked, str) else (asked.wire_id, self._result_text(asked, body))
+            (request, body.text()) if isinstance(request, str) else (request.wire_id, self._result_text(request, body))
         )
         self._write_message(umq.Result(wire_id, text, len(message.attachments)), message.attachments)
         del self._incoming_requests[message.id]
-        if isinstance(asked, IncomingRequest):
-            self._apply_granted(asked.message)
+        if isinstance(request, IncomingRequest):
+            self._apply_granted(request.message)
 
     def _send_failure(self, message: hub.Failure) -> None:
-        asked = self._find_incoming(message.id)
-        self._write_message(self._failure_message(asked if isinstance(asked, str) else asked.wire_id, message))
+        request = self._find_incoming(message.id)
+        self._write_message(self._failure_message(request if isinstance(request, str) else request.wire_id, message))
         del self._incoming_requests[message.id]
-        if isinstance(asked, IncomingRequest):
-            self._undo_denied(asked.message)
+        if isinstance(request, IncomingRequest):
+            self._undo_denied(request.message)
 
     def _send_description(self, message: hub.Description) -> None:
-        asked = self._find_incoming(message.id)
-        wire_id = asked if isinstance(asked, str) else asked.wire_id
+        request = self._find_incoming(message.id)
+        wire_id = request if isinstance(request, str) else request.wire_id
         self._write_message(umq.Result(wire_id, builtin_methods.description_payload(message).text()))
         del self._incoming_requests[message.id]
 
-    # Our requests, and the peer's answers.
+    # Our requests and the peer's responses.
 
     def _send_call(self, message: hub.Call) -> None:
         if message.more:
-            raise LocalProtocolError("UMQ takes a streamed request as one array")
+            raise LocalProtocolError("UMQ needs a streamed request as one array")
         hub_id = message.id
         wire_id = self._next_id(hub_id)
         attachments = message.attachments
@@ -226,7 +226,7 @@ class UmqConversation(UmqConversationBase):
         self._outgoing_by_hub_id[hub_id] = wire_id
 
     def _send_builtin(self, message: builtin_methods.Builtin) -> None:
-        """Words that UMQ has no message for are calls of the hub's own methods."""
+        """Call a method of the hub, because UMQ has no message of its own for this."""
         topic = None
         if isinstance(message, hub.Subscribe):
             self._own_subscriptions.check_free(message.subscription)
@@ -259,57 +259,57 @@ class UmqConversation(UmqConversationBase):
             raise LocalProtocolError("too many requests to this peer are open")
         return self._wire_id(self._last_id + 1)
 
-    def _expect_answer(self, wire_id: str, asking: OutgoingRequest) -> None:
-        self._outgoing_requests[wire_id] = asking
-        self._outgoing_by_hub_id[asking.hub_id] = wire_id
+    def _expect_answer(self, wire_id: str, request: OutgoingRequest) -> None:
+        self._outgoing_requests[wire_id] = request
+        self._outgoing_by_hub_id[request.hub_id] = wire_id
 
     def _send_cancel(self, message: hub.Cancel) -> None:
-        """UMQ cannot say it: the late answer will find nobody."""
-        asking = self._pop_outgoing(self._outgoing_by_hub_id.get(message.id, ""))
-        if asking is not None and asking.topic is not None:
-            self._own_subscriptions.remove(asking.topic)
+        """Forget the request: UMQ has no message to cancel it, and a late response is ignored."""
+        request = self._pop_outgoing(self._outgoing_by_hub_id.get(message.id, ""))
+        if request is not None and request.topic is not None:
+            self._own_subscriptions.remove(request.topic)
 
     def _pop_outgoing(self, wire_id: str) -> OutgoingRequest | None:
-        """The request of ours that this answers; None if there is none (any more)."""
-        asking = self._outgoing_requests.pop(wire_id, None)
-        if isinstance(asking, str):
-            asking = OutgoingRequest(asking, hub.Call)
-        if asking is not None:
-            del self._outgoing_by_hub_id[asking.hub_id]
-        return asking
+        """Remove and return our request with this id; None if it is unknown or closed."""
+        request = self._outgoing_requests.pop(wire_id, None)
+        if isinstance(request, str):
+            request = OutgoingRequest(request, hub.Call)
+        if request is not None:
+            del self._outgoing_by_hub_id[request.hub_id]
+        return request
 
     def _on_result(self, message: umq.Result, names: AttachmentNames, _now: float) -> HubMessages:
-        asking = self._outgoing_requests.get(message.id)
-        if isinstance(asking, str):
-            del self._outgoing_requests[message.id], self._outgoing_by_hub_id[asking]
-            return (hub.Result(asking, Text(message.payload), names),)
-        asking = self._pop_outgoing(message.id)
-        if asking is None:
+        request = self._outgoing_requests.get(message.id)
+        if isinstance(request, str):
+            del self._outgoing_requests[message.id], self._outgoing_by_hub_id[request]
+            return (hub.Result(request, Text(message.payload), names),)
+        request = self._pop_outgoing(message.id)
+        if request is None:
             return NO_MESSAGES
-        if asking.message_type is hub.Discover:
-            return (self._read_description(asking.hub_id, message.payload),)
-        return (hub.Result(asking.hub_id, Text(message.payload), names),)
+        if request.message_type is hub.Discover:
+            return (self._read_description(request.hub_id, message.payload),)
+        return (hub.Result(request.hub_id, Text(message.payload), names),)
 
     def _on_failure(self, message: umq.Error | umq.NotRun, _names: AttachmentNames, _now: float) -> HubMessages:
-        asking = self._pop_outgoing(message.id)
-        if asking is None:
+        request = self._pop_outgoing(message.id)
+        if request is None:
             return NO_MESSAGES
-        if asking.topic is not None:
-            self._own_subscriptions.remove(asking.topic)
-        return (self._read_failure(asking, message),)
+        if request.topic is not None:
+            self._own_subscriptions.remove(request.topic)
+        return (self._read_failure(request, message),)
 
     # Topics.
 
     def _on_update(self, message: umq.TopicUpdate, names: AttachmentNames, _now: float) -> HubMessages:
-        following = self._own_subscriptions.get(message.id)
-        if following is None:
+        subscription = self._own_subscriptions.get(message.id)
+        if subscription is None:
             self._write_message(umq.Unsubscribe(message.id))
             return NO_MESSAGES
-        event = hub.Event(following.subscription, following.topic, Text(message.payload), names)
-        return (builtin_methods.unwrap_event(event, self.STYLES) if following.envelope else event,)
+        event = hub.Event(subscription.subscription, subscription.topic, Text(message.payload), names)
+        return (builtin_methods.unwrap_event(event, self.STYLES) if subscription.envelope else event,)
 
     def shared_frame(self, message: hub.Event) -> Packet | None:
-        """Return the update, which carries nothing of its receiver but the topic's id."""
+        """Return the update: its only field that depends on the subscriber is the topic id."""
         if message.attachments or self.closed or message.subscription not in self._peer_subscriptions.active:
             return None
         text = builtin_methods.event_body(message, self.STYLES).text()
@@ -349,9 +349,9 @@ class UmqConversation(UmqConversationBase):
     # Variables.
 
     def _on_set(self, message: umq.SetVariable, names: AttachmentNames, _now: float) -> HubMessages:
-        refused = self.variables.refusal(message.name)
-        if refused is not None:
-            raise RemoteProtocolError(Fault.TOO_LARGE, refused[1], self.RULE_VARIABLES)
+        refusal = self.variables.refusal(message.name)
+        if refusal is not None:
+            raise RemoteProtocolError(Fault.TOO_LARGE, refusal[1], self.RULE_VARIABLES)
         self.variables.remote[message.name] = message.payload
         return (hub.SetVariable(None, message.name, Text(message.payload), names),)
 
@@ -375,7 +375,7 @@ class UmqConversation(UmqConversationBase):
         self.variables.local.pop(message.name, None)
 
     def _ignore(self, _word: hub.HubMessage) -> None:
-        """UMQ has no message for it, and nobody misses it."""
+        """Do nothing: UMQ has no message for this, and none is needed."""
 
     RECEIVERS: ClassVar[Mapping[type, Receiver]] = {
         **UmqConversationBase.RECEIVERS,

@@ -1,4 +1,4 @@
-"""The lower half of a UMQ conversation: frames in and out, the handshake, and the attachments that follow messages."""
+"""The frame level of a UMQ conversation: packets, the handshake, and the attachments that follow messages."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
@@ -25,32 +25,32 @@ NO_MESSAGES: Final[tuple[hub.HubMessage, ...]] = ()
 
 
 def _greeting_text(message: hub.Hello | hub.Welcome) -> str:
-    """A greeting without a body is an empty text, not the text `null`."""
+    """Return the payload of a greeting: an empty text, not `null`, if it has no body."""
     return "" if message.body is NULL else message.body.text()
 
 
 class UmqConversationBase(ABC):
-    """One UMQ peer and its frames; `UmqConversation` adds what they mean."""
+    """The frames of a UMQ peer; `UmqConversation` gives them their meaning."""
 
     VERSION: ClassVar[str]
     SEPARATOR: ClassVar[str]
-    """What stands between the head of a frame and its payload."""
+    """The separator between the head of a frame and its payload."""
     DECODE: ClassVar["staticmethod[[Packet, Limits], UmqMessage]"]
     ENCODE: ClassVar["staticmethod[[UmqMessage], Packet]"]
     TRANSITIONS: ClassVar[Transitions]
     OWN_TRANSITIONS: ClassVar[Transitions]
     FAULTS: ClassVar[Mapping[Fault, str]]
-    """`<code> <message>` for each fault; what exactly was wrong follows it."""
+    """`<code> <message>` for each fault; details are appended."""
     DENIED_CODE: ClassVar[int]
-    """The code of a refusal at the door."""
+    """The error code for a denied connection."""
     CLOSING_CODE: ClassVar[int]
-    """The code of a parting."""
+    """The error code for a normal close."""
     RULE_STATE: ClassVar[str]
-    """The rule that a message in the wrong state breaks."""
+    """The rule that a message in the wrong state violates."""
     RULE_ATTACHMENTS: ClassVar[str]
-    """The rule that a binary frame out of turn breaks."""
+    """The rule that an unexpected binary frame violates."""
     RULE_VARIABLES: ClassVar[str]
-    """The rule that a bad or excessive variable breaks."""
+    """The rule that an invalid variable, or one too many, violates."""
 
     def __init__(self, setup: ConversationSetup) -> None:
         self.peer = setup.peer
@@ -58,7 +58,7 @@ class UmqConversationBase(ABC):
         self.error: RemoteProtocolError | None = None
         self.closed = False
         self._limits = setup.limits
-        # Read for every frame: an attribute of our own is faster to reach than one of the class, or of the limits.
+        # Read for every frame: an instance attribute is faster than an attribute of the class or of the limits.
         self._max_text = setup.limits.max_text
         self._separator = self.SEPARATOR
         self._senders = self.SENDERS
@@ -68,21 +68,22 @@ class UmqConversationBase(ABC):
         self._outgoing_attachments: OutgoingAttachments[Packet] = OutgoingAttachments()
 
     def _set_state(self, state: Enum) -> None:
-        # The rows are kept at hand: to look a state up costs as much as to read a frame, since Enum hashes in Python.
+        # The rows of the tables are cached: a lookup by state costs as much as reading a frame, because Enum hashes in
+        # Python.
         self._state = state
         self._peer_transitions = self.TRANSITIONS[state]
         self._own_transitions = self.OWN_TRANSITIONS[state]
 
-    # What a dialect must say.
+    # Methods of the dialects.
 
     @abstractmethod
     def _check_version(self, message: umq.Hello | umq.Welcome) -> None:
-        """RemoteProtocolError if we do not speak it."""
+        """Raise RemoteProtocolError if the version is not supported."""
 
-    # What the runtime sees.
+    # The interface of base.Conversation.
 
     def receive(self, packet: Packet, now: float) -> HubMessages:
-        """Take one frame of the peer."""
+        """Handle a frame of the peer."""
         if self.closed:
             return NO_MESSAGES
         try:
@@ -101,76 +102,76 @@ class UmqConversationBase(ABC):
         return messages
 
     def send(self, message: hub.HubMessage, now: float) -> None:
-        """Say a word to the peer."""
+        """Send a hub message to the peer."""
         sender = self._senders.get(type(message))
         if sender is None:
-            raise LocalProtocolError(f"UMQ has no way to say {type(message).__name__}")
+            raise LocalProtocolError(f"UMQ has no message for {type(message).__name__}")
         if self.closed:
-            raise LocalProtocolError("the conversation is over")
+            raise LocalProtocolError("the conversation is closed")
         sender(self, message)
 
     @property
     def has_output(self) -> bool:
-        """Whether something is to be written, waited for or closed."""
+        """Whether there are packets, expected attachments or a close to handle."""
         return bool(self.unsent or self._incoming_attachments.awaited or self.closed)
 
     def take_packets(self) -> list[Packet]:
-        """Hand over the frames to be written."""
+        """Return the frames to write and remove them from the queue."""
         packets, self.unsent = self.unsent, []
         return packets
 
     @property
     def awaited_attachment(self) -> str | None:
-        """The attachment that must go out next, if any is owed: the others wait for it."""
+        """The attachment that must be sent next, if any: later ones wait for it."""
         return self._outgoing_attachments.blocking_name
 
     def progress(self, now: float, size: int) -> bool:
-        """So many bytes of the next attachment have come; return whether anybody wants it."""
+        """Record that `size` bytes of the next attachment arrived; return whether it is wanted."""
         return self._incoming_attachments.progress(now, size)
 
     def restart_timers(self, now: float) -> None:
-        """Nothing could come until now, because we did not read."""
+        """Restart the timeouts of attachments, because the hub did not read until now."""
         self._incoming_attachments.restart_timers(now)
 
     @property
     def wants_attachment(self) -> bool:
-        """Whether anybody wants the next attachment."""
+        """Whether the next attachment is wanted."""
         return self._incoming_attachments.is_wanted
 
     def deadline(self) -> float | None:
-        """When the next announced attachment is overdue."""
+        """Return the timeout of the next announced attachment."""
         return self._incoming_attachments.deadline() if self._incoming_attachments.awaited and not self.closed else None
 
     def wake(self, now: float) -> HubMessages:
-        """Give up attachments that are overdue; their slots stay, so that the queue never shifts."""
+        """Report overdue attachments as failed; they keep their places in the order of binary frames."""
         if self.closed:
             return NO_MESSAGES
-        return [hub.Attachment(name, error=why) for name, why in self._incoming_attachments.expire(now)]
+        return [hub.Attachment(name, error=error) for name, error in self._incoming_attachments.expire(now)]
 
-    # Saying.
+    # Sending.
 
     def _write_message(self, message: UmqMessage, attachments: AttachmentNames = ()) -> None:
-        after = self._own_transitions.get(type(message))
-        if after is None:
-            raise LocalProtocolError(f"{type(message).__name__} cannot be said in state '{self._state.value}'")
+        next_state = self._own_transitions.get(type(message))
+        if next_state is None:
+            raise LocalProtocolError(f"{type(message).__name__} cannot be sent in state '{self._state.value}'")
         if attachments and not self._outgoing_attachments.can_announce(attachments):
-            raise LocalProtocolError("an attachment of that name is owed already")
+            raise LocalProtocolError("an attachment of that name is already announced")
         packet = self.ENCODE(message)
         self._write_packet(packet)
-        if after is not self._state:
-            self._set_state(after)
+        if next_state is not self._state:
+            self._set_state(next_state)
         if attachments:
             self._outgoing_attachments.announce(attachments)
 
     def _write_packet(self, packet: Packet) -> None:
-        """Put a frame out that may be said now."""
+        """Queue a frame that the current state allows."""
         self.unsent.append(packet if len(packet.payload) <= self._max_text else self._check_size(packet))
 
     def _check_size(self, packet: Packet) -> Packet:
-        """Return a frame that is not too long; TooLarge if it is."""
+        """Return the frame; TooLarge if it exceeds `max_text`."""
         if len(packet.payload) > self._max_text:
-            # What we would not read ourselves may end the session of a peer that is like us.
-            raise TooLarge(f"{len(packet.payload)} bytes are too many for one frame")
+            # A peer with the same limits would close the session because of this frame.
+            raise TooLarge(f"a frame of {len(packet.payload)} bytes is too large")
         return packet
 
     def _close_with_error(self, text: str) -> None:
@@ -241,12 +242,12 @@ class UmqConversationBase(ABC):
         return NO_MESSAGES if name is None else (hub.Attachment(name, error=message.text),)
 
     def _send_attachment(self, message: hub.Attachment) -> None:
-        # Written before its slot is touched: what cannot be written must not shift the queue.
+        # Encode before the queue changes: a failed encoding must not shift the other attachments.
         packet = self.ENCODE(umq.Data(message.data) if message.error is None else umq.AttachmentError(message.error))
         try:
             self.unsent += self._outgoing_attachments.complete(message.name, packet)
         except LookupError:
-            raise LocalProtocolError(f"no attachment {message.name} is owed") from None
+            raise LocalProtocolError(f"no attachment {message.name} was announced") from None
 
     def _mark_delaying_attachment(self, message: hub.Hurry) -> None:
         self._incoming_attachments.mark_delaying(message.name, message.at)

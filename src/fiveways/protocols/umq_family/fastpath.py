@@ -1,4 +1,4 @@
-"""The short way through a UMQ conversation: plain calls and plain results, as most are, need not become messages."""
+"""The fast path of a UMQ conversation: plain calls and results are handled without message objects."""
 
 from abc import abstractmethod
 from collections.abc import Callable
@@ -19,30 +19,33 @@ from fiveways.wire.packet import Packet
 from fiveways.wire.payload import Payload, Text
 
 NOT_FASTPATH: Final = (msgspec.DecodeError, ValueError, RecursionError, Malformed, BadName, BadTopic)
-"""What tells that a frame needs a closer look."""
+"""Exceptions that send a frame to the general path."""
 _RESULT: Final = ord("R")
 _CACHE_SIZE: Final = 1024
 
 
 def fastpath_name_folder(style: NameStyle) -> Callable[[str], str]:
-    """How to fold a name: of the hub's own names nothing comes but `hub.publish`, and BadName of what is none."""
+    """Return a function that folds names. It returns an empty string for hub methods except `hub.publish`.
+
+    The function raises BadName for an invalid name.
+    """
 
     @lru_cache(_CACHE_SIZE)
-    def ordinary(name: str) -> str:
+    def fold_name(name: str) -> str:
         method = fold(name, style)
         return "" if method.startswith("hub.") and method != PUBLISH else method
 
-    return ordinary
+    return fold_name
 
 
 class UmqFastPath(UmqUnsolicitedUpdates):
-    """One UMQ peer. Whatever is not plain about a frame is left to the long way, as if nobody had looked at it."""
+    """A UMQ peer with a fast path. Frames that are not plain take the general path, without side effects before."""
 
     CALL_KIND: ClassVar[int]
-    """The letter of a call."""
+    """The frame type of a call."""
 
     def receive(self, packet: Packet, now: float) -> HubMessages:
-        """Take one frame of the peer."""
+        """Handle a frame of the peer."""
         payload = packet.payload
         if self._state is OPEN and packet.is_text and 0 < len(payload) <= self._max_text:
             kind, messages = payload[0], None
@@ -67,7 +70,7 @@ class UmqFastPath(UmqUnsolicitedUpdates):
         return (hub.Result(hub_id, Text(payload)),)
 
     def _accept_call_fast(self, wire_id: str, method: str, body: Payload, name: str) -> HubMessages | None:
-        """Take up a request that is a plain call, or a plain publication."""
+        """Open a request that is a plain call or publication."""
         message: hub.HubMessage | None
         if method == PUBLISH:
             message = fastpath_publish(wire_id, body, self.STYLES)
@@ -80,4 +83,4 @@ class UmqFastPath(UmqUnsolicitedUpdates):
 
     @abstractmethod
     def _receive_call_fast(self, payload: bytes) -> HubMessages | None:
-        """What a plain call says; None or one of ODD, and nothing has happened, if it is anything else."""
+        """Parse a plain call. Any other call returns None or raises one of NOT_FASTPATH, without side effects."""

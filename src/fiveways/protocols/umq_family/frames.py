@@ -1,4 +1,4 @@
-"""What both dialects of UMQ do alike: text frames before and after their grammar, and binary frames."""
+"""Text frames before and after their grammar, and binary frames, in both UMQ dialects."""
 
 from fiveways.errors import Fault, RemoteProtocolError, Unrepresentable
 from fiveways.protocols.base import packet_content
@@ -8,7 +8,7 @@ from fiveways.wire.packet import Packet
 
 
 def read_text(packet: Packet, limits: Limits, rule: str) -> str:
-    """The text of a packet; RemoteProtocolError if it is too long or not UTF-8."""
+    """Return the text of a packet; RemoteProtocolError if it is too long or not UTF-8."""
     raw = packet.payload
     if len(raw) > limits.max_text or packet.blob is not None:
         raw = packet_content(packet, limits, "text frame", rule)
@@ -19,19 +19,19 @@ def read_text(packet: Packet, limits: Limits, rule: str) -> str:
 
 
 def write_text(text: str) -> Packet:
-    """The packet that carries a text."""
+    """Return the packet for a text."""
     try:
         return Packet(text.encode())
     except UnicodeEncodeError as exc:
-        raise Unrepresentable("half of a surrogate pair is no text") from exc
+        raise Unrepresentable("the text contains an unpaired surrogate") from exc
 
 
 def read_binary(packet: Packet) -> Data:
-    """The attachment that a binary packet is."""
+    """Return the attachment in a binary packet."""
     return Data(packet.payload if packet.blob is None else packet.blob)
 
 
 def write_binary(message: Data) -> Packet:
-    """The packet that carries an attachment; one that is too large for memory goes as it lies."""
+    """Return the packet for an attachment; a blob is not loaded into memory."""
     data = message.data
     return Packet(data, is_text=False) if isinstance(data, bytes) else Packet(b"", is_text=False, blob=data)

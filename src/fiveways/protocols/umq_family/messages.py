@@ -1,4 +1,4 @@
-"""The messages of UMQ. Its two dialects have them in common, but for the call, and differ in how they write them."""
+"""The UMQ messages of both dialects. The dialects differ in their calls and in the syntax."""
 
 from typing import TYPE_CHECKING, ClassVar
 
@@ -8,17 +8,17 @@ from fiveways.wire.blob import Blob
 
 
 class UmqMessage(msgspec.Struct, frozen=True, gc=False):
-    """The root of all of them."""
+    """Base class of the messages."""
 
     if TYPE_CHECKING:
 
         @property
         def count(self) -> int:
-            """The number of binary frames that belong to the message."""
+            """The number of binary frames that follow the message."""
 
 
 class Hello(UmqMessage, frozen=True):
-    """The client opens the conversation and offers a version."""
+    """The client's first message, with the version that it offers."""
 
     version: str
     payload: str = ""
@@ -26,7 +26,7 @@ class Hello(UmqMessage, frozen=True):
 
 
 class Welcome(UmqMessage, frozen=True):
-    """The server lets the client in, at the same version or a lower one."""
+    """The server's acceptance of the client, at the same version or a lower one."""
 
     version: str
     payload: str = ""
@@ -34,28 +34,28 @@ class Welcome(UmqMessage, frozen=True):
 
 
 class Fatal(UmqMessage, frozen=True):
-    """The last message of its sender, who then closes."""
+    """The last message of a side; the sender closes the connection after it."""
 
     text: str
     count: int = 0
 
 
 class Data(UmqMessage, frozen=True):
-    """A binary frame: the next attachment that was announced."""
+    """A binary frame with the next announced attachment."""
 
     count: ClassVar[int] = 0
     data: bytes | Blob
 
 
 class AttachmentError(UmqMessage, frozen=True):
-    """Stands in for one announced attachment that cannot be delivered."""
+    """A replacement for an announced attachment that cannot be delivered."""
 
     text: str
     count: int = 0
 
 
 class Callback(UmqMessage, frozen=True):
-    """A call of a callback that the receiver once handed out; good for one call."""
+    """A call of a callback token that the receiver created; valid once."""
 
     id: str
     callback: str
@@ -64,7 +64,7 @@ class Callback(UmqMessage, frozen=True):
 
 
 class Result(UmqMessage, frozen=True):
-    """The request `id` was done."""
+    """The successful response to request `id`."""
 
     id: str
     payload: str = ""
@@ -72,7 +72,7 @@ class Result(UmqMessage, frozen=True):
 
 
 class Error(UmqMessage, frozen=True):
-    """The request `id` was run and failed."""
+    """The response to request `id`, which ran and failed."""
 
     id: str
     text: str = ""
@@ -80,7 +80,7 @@ class Error(UmqMessage, frozen=True):
 
 
 class NotRun(UmqMessage, frozen=True):
-    """The request `id` was certainly not run; the text is `<code> <message>`."""
+    """The response to request `id`, which did not run; the text is `<code> <message>`."""
 
     id: str
     text: str = ""
@@ -88,7 +88,7 @@ class NotRun(UmqMessage, frozen=True):
 
 
 class TopicUpdate(UmqMessage, frozen=True):
-    """News on a topic whose id the receiver chose."""
+    """An event on a topic; the receiver chose the topic id."""
 
     id: str
     payload: str = ""
@@ -96,21 +96,21 @@ class TopicUpdate(UmqMessage, frozen=True):
 
 
 class TopicClose(UmqMessage, frozen=True):
-    """The publisher ends the topic."""
+    """The end of a topic, sent by the publisher."""
 
     id: str
     count: int = 0
 
 
 class Unsubscribe(UmqMessage, frozen=True):
-    """The subscriber ends the topic."""
+    """The end of a subscription, sent by the subscriber."""
 
     id: str
     count: int = 0
 
 
 class SetVariable(UmqMessage, frozen=True):
-    """The sender's variable has this value from now on."""
+    """A new value for a variable of the sender."""
 
     name: str
     payload: str = ""
@@ -118,7 +118,7 @@ class SetVariable(UmqMessage, frozen=True):
 
 
 class UnsetVariable(UmqMessage, frozen=True):
-    """The sender's variable is gone."""
+    """The removal of a variable of the sender."""
 
     name: str
     count: int = 0

@@ -1,4 +1,4 @@
-"""Requests that are not answered yet and are more than a plain call."""
+"""Pending requests other than plain calls."""
 
 import msgspec
 
@@ -6,19 +6,19 @@ from fiveways.model import messages as hub
 
 
 class IncomingRequest(msgspec.Struct, frozen=True, gc=False):
-    """A request of the peer that is more than a plain call: what must be known when its answer comes."""
+    """A pending request of the peer, other than a plain call, with the state for its response."""
 
     wire_id: str
     message: hub.HubMessage | None = None
-    """What it asks for, where its being granted changes something here."""
+    """The hub message, if its success changes the state of the conversation."""
     is_discover: bool = False
-    """It was asked by the dialect's own discover message, so the answer has that message's form."""
+    """Whether the dialect's discover message was used; the response then has that message's form."""
 
 
 class OutgoingRequest(msgspec.Struct, frozen=True, gc=False):
-    """A request of ours that is more than a plain call, which is kept as its `hub_id` alone."""
+    """A pending request of ours other than a plain call. For a plain call only the hub id is stored."""
 
     hub_id: str
     message_type: type[hub.HubMessage]
     topic: str | None = None
-    """The topic that we follow unless it is refused."""
+    """Our topic id, removed again if the subscription is denied."""

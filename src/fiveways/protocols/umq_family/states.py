@@ -1,4 +1,4 @@
-"""The states of a UMQ conversation: what either side may send in each, and where it leads."""
+"""The states of a UMQ conversation, with the messages that each side may send and the next states."""
 
 from collections.abc import Mapping
 from enum import Enum
@@ -25,13 +25,13 @@ from fiveways.protocols.umq_family.messages import (
 
 
 class State(Enum):
-    """Where a conversation stands."""
+    """The state of a conversation."""
 
     NEW = "new"
-    """A client that has not said hello."""
+    """A client before its hello."""
     AWAIT_HELLO = "await hello"
     GREETED = "greeted"
-    """A server that has heard hello and not yet decided."""
+    """A server that received a hello and has not decided yet."""
     AWAIT_WELCOME = "await welcome"
     OPEN = "open"
     CLOSED = "closed"
@@ -53,7 +53,7 @@ _FATAL: Final[dict[type, Enum]] = {Fatal: State.CLOSED}
 
 
 def transitions(*requests: type[UmqMessage]) -> Transitions:
-    """What the peer may send in each state, given the dialect's own request messages."""
+    """Return the messages that the peer may send in each state, including the dialect's request messages."""
     return {
         State.NEW: _FATAL,
         State.AWAIT_HELLO: {Hello: State.GREETED, **_FATAL},
@@ -65,7 +65,7 @@ def transitions(*requests: type[UmqMessage]) -> Transitions:
 
 
 def own_transitions(*requests: type[UmqMessage]) -> Transitions:
-    """What we may send in each state, and where it leads."""
+    """Return the messages that we may send in each state, and the next state."""
     return {
         State.NEW: {Hello: State.AWAIT_WELCOME, **_FATAL},
         State.AWAIT_HELLO: _FATAL,
@@ -77,8 +77,8 @@ def own_transitions(*requests: type[UmqMessage]) -> Transitions:
 
 
 def advance(table: Transitions, state: Enum, message: UmqMessage, rule: str) -> Enum:
-    """The state after the peer's `message`; RemoteProtocolError if it may not come now."""
-    after = table[state].get(type(message))
-    if after is None:
+    """Return the state after the peer's `message`; RemoteProtocolError if this state does not allow it."""
+    next_state = table[state].get(type(message))
+    if next_state is None:
         raise RemoteProtocolError(Fault.UNEXPECTED, f"{type(message).__name__} in state '{state.value}'", rule)
-    return after
+    return next_state

@@ -1,4 +1,4 @@
-"""The topics of one UMQ conversation: those that the peer follows, and those that we follow."""
+"""The subscriptions of a UMQ conversation, in both directions."""
 
 import msgspec
 
@@ -7,15 +7,15 @@ from fiveways.model.topics import Topic
 
 
 class PeerSubscriptions:
-    """Topic ids that the peer chose: claimed when it asks, live once that is granted, free when the topic ends."""
+    """Topic ids chosen by the peer: claimed by a request, active once granted, free after the end of the topic."""
 
-    def __init__(self, most: int) -> None:
-        self._max_subscriptions = most
+    def __init__(self, max_subscriptions: int) -> None:
+        self._max_subscriptions = max_subscriptions
         self._claimed: set[str] = set()
         self.active: set[str] = set()
 
     def claim(self, topic: str) -> tuple[Reason, str] | None:
-        """Take an id; or why it cannot be had."""
+        """Claim a topic id. Return None, or the reason for a refusal."""
         if topic in self._claimed:
             return Reason.BAD_ARGUMENTS, f"topic id {topic} is in use"
         if len(self._claimed) >= self._max_subscriptions:
@@ -24,15 +24,15 @@ class PeerSubscriptions:
         return None
 
     def grant(self, topic: str) -> None:
-        """From now on there may be updates."""
+        """Activate the subscription."""
         self.active.add(topic)
 
     def reject(self, topic: str) -> None:
-        """It was not granted."""
+        """Release the topic id of a denied subscription."""
         self._claimed.remove(topic)
 
     def end(self, topic: str) -> bool:
-        """If the topic is live it ends, and its id is free again; whether it was."""
+        """End an active subscription and release its id. Return whether it was active."""
         if topic not in self.active:
             return False
         self.active.remove(topic)
@@ -40,52 +40,52 @@ class PeerSubscriptions:
         return True
 
     def check_active(self, topic: str) -> None:
-        """LocalProtocolError if there can be no update."""
+        """Raise LocalProtocolError if the peer has no such subscription."""
         if topic not in self.active:
             raise LocalProtocolError(f"the peer has no topic {topic}")
 
 
 class OwnSubscription(msgspec.Struct, frozen=True, gc=False):
-    """A topic that we follow at the peer."""
+    """Our subscription at the peer."""
 
     subscription: str
     topic: Topic
-    """The topic itself, where it is not a pattern; else nothing."""
+    """The topic; empty for a pattern."""
     envelope: bool
 
 
 class OwnSubscriptions:
-    """Topic ids that we chose, and the subscription that each stands for."""
+    """Topic ids chosen by us, with the subscription of each."""
 
     def __init__(self) -> None:
         self._by_topic: dict[str, OwnSubscription] = {}
         self._by_subscription: dict[str, str] = {}
 
-    def add(self, topic: str, following: OwnSubscription) -> None:
-        """Expect updates under this id."""
-        self._by_topic[topic] = following
-        self._by_subscription[following.subscription] = topic
+    def add(self, topic: str, subscription: OwnSubscription) -> None:
+        """Add a subscription whose updates have this topic id."""
+        self._by_topic[topic] = subscription
+        self._by_subscription[subscription.subscription] = topic
 
     def get(self, topic: str) -> OwnSubscription | None:
-        """What an update belongs to; None if to nothing."""
+        """Return the subscription with this topic id, if any."""
         return self._by_topic.get(topic)
 
     def remove(self, topic: str) -> str | None:
-        """No more updates; the subscription that ends, if there is one."""
-        following = self._by_topic.pop(topic, None)
-        if following is None:
+        """Remove a subscription by its topic id and return its name, if it exists."""
+        subscription = self._by_topic.pop(topic, None)
+        if subscription is None:
             return None
-        del self._by_subscription[following.subscription]
-        return following.subscription
+        del self._by_subscription[subscription.subscription]
+        return subscription.subscription
 
     def topic_id(self, subscription: str) -> str:
-        """The id under which we follow it; LocalProtocolError if we do not."""
+        """Return the topic id of a subscription; LocalProtocolError if it is unknown."""
         topic = self._by_subscription.get(subscription)
         if topic is None:
             raise LocalProtocolError(f"no subscription {subscription} is open")
         return topic
 
     def check_free(self, subscription: str) -> None:
-        """LocalProtocolError if we follow it already."""
+        """Raise LocalProtocolError if the subscription exists."""
         if subscription in self._by_subscription:
             raise LocalProtocolError(f"subscription {subscription} is open already")

@@ -1,4 +1,4 @@
-"""Updates of the peer on topic ids that it did not get from us: an application of the hub may want them."""
+"""Updates of the peer on topic ids without a subscription of ours, for applications in the hub."""
 
 from collections.abc import Mapping
 from typing import ClassVar
@@ -12,7 +12,7 @@ from fiveways.wire.payload import Text
 
 
 class UmqUnsolicitedUpdates(UmqConversation):
-    """One UMQ peer. A hub is asked whether it wants such an update; a client answers by itself that it does not."""
+    """A UMQ peer. A hub decides whether it wants such an update; a client refuses it."""
 
     def _on_update(self, message: umq.TopicUpdate, names: AttachmentNames, now: float) -> HubMessages:
         if self.role is Role.CLIENT or self._own_subscriptions.get(message.id) is not None:
