@@ -806,7 +806,7 @@ async def test_what_an_application_in_the_hub_asks_is_answered_as_elsewhere() ->
             (["hub:discover", "Ask"], {"doc": "Passes it on."}),
             (["hub.set", {"name": "colour", "value": [1]}], None),
             (["hub.get", "colour"], [1]),
-            (["hub.publish", {}], "bad arguments: needs topic as a text"),
+            (["hub.publish", {}], "bad arguments: needs topic as a string"),
             (["hub.subscribe", "a.b"], "bad arguments: an application subscribes with `App.on`, not with a call"),
             (["a..b"], "no such method: the name has an empty segment"),
             (["callback.nonsense"], "no such callback: there is no such callback, or it was called before"),

@@ -265,7 +265,7 @@ OTHERS = [hub.Result("c1", None), hub.Result("c1", None, stream=True), hub.Goodb
 
 
 def draw_word(data: st.DataObject, talk: MqttConversation) -> hub.HubMessage:
-    """Draw what is said about an open request or another one; or, if the conversation is over, a greeting too."""
+    """Draw what is said about an open request or another one; or, if the conversation is closed, a greeting too."""
     if (message := data.draw(to_say())) is None:
         return OTHERS[data.draw(st.integers(0, 3 if talk.closed else 1))]
     ids = [*talk._requests.incoming, *talk._requests.outgoing, "c1", "c2", "c3", "c4", "c5"]

@@ -10,7 +10,7 @@ from tests.support import conversations as talks
 
 def test_a_line_of_the_registry_must_name_a_protocol(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(registry.PROTOCOLS, "wrong", "fiveways.errors:Fault")
-    with pytest.raises(TypeError, match="is no ProtocolSpec"):
+    with pytest.raises(TypeError, match="is not a ProtocolSpec"):
         registry.load("wrong")
 
 

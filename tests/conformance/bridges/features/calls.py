@@ -79,9 +79,9 @@ async def not_run(stage: Stage) -> Outcome:
     if not isinstance(callee, Mqtt):
         async with stage.hall.client(stage.other) as client:
             await client.register("counter.tell", _tell)
-            answer = await caller.ask(stage.name(caller, "tell"), {"word": [5]})
+            answer = await caller.ask(stage.name(caller, "tell"), {"message": [5]})
             assert failed(answer) == ("no", "bad arguments")
-            assert caller.told(answer).text == "argument 'word': expected str, got array"
+            assert caller.told(answer).text == "argument 'message': expected str, got array"
     await stage.offer("tell")
     for reason in ("refused", "bad arguments"):
         call_id, heard = await stage.begun("tell")

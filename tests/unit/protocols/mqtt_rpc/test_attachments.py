@@ -123,7 +123,7 @@ def test_a_field_that_is_not_repeated_holds_one() -> None:
     talk.send(hub.Attachment("b", b""), 1.0)
     talk.send(hub.Attachment("c", b""), 1.0)
     assert talk.deadline() == 1.0
-    text = "2 attachments, where the field photo holds one"
+    text = "2 attachments in the field photo, which can contain one"
     assert list(talk.wake(1.0)) == [hub.Failure("h2", Reason.BAD_ARGUMENTS, text)]
     assert said(talk) == []
 
@@ -158,7 +158,7 @@ def test_an_attachment_that_failed_fails_the_call_as_not_run_and_an_answer_as_ru
     talk.send(call({}, "a"), 0.0)
     talk.send(hub.Attachment("a", error="no disk"), 0.0)
     assert list(talk.wake(0.0)) == [
-        hub.Failure("h", Reason.BAD_ARGUMENTS, "an attachment did not come: no disk"),
+        hub.Failure("h", Reason.BAD_ARGUMENTS, "an attachment failed: no disk"),
     ]
     server = make(Role.SERVER)
     (message,) = server.receive(encode(Request("/math", 7, "carry", b"{}", True, 0, 0)), 0.0)
@@ -167,7 +167,7 @@ def test_an_attachment_that_failed_fails_the_call_as_not_run_and_an_answer_as_ru
     server.send(hub.Attachment("c", error="no disk"), 0.0)
     (error,) = said(server)
     assert isinstance(error, ErrorResponse)
-    assert (error.code, error.user_message) == (500, "an attachment did not come: no disk")
+    assert (error.code, error.user_message) == (500, "an attachment failed: no disk")
 
 
 def test_attachments_are_bounded_both_ways() -> None:

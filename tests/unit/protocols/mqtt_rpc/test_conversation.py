@@ -120,7 +120,7 @@ def test_the_time_to_wake_up_is_never_too_late() -> None:
     talk.send(hub.Result("2@/math"), 101.0)
     assert list(talk.wake(120.0)) == []
     assert talk.deadline() == 125.0
-    assert list(talk.wake(140.0)) == [hub.Cancel("1@/math"), hub.Failure("h", Reason.TIMEOUT, "no answer in time")]
+    assert list(talk.wake(140.0)) == [hub.Cancel("1@/math"), hub.Failure("h", Reason.TIMEOUT, "no response before the deadline")]
     assert talk.deadline() is None
     talk.send(hub.Call("h", "far.away", timeout=25.0), 150.0)
     talk.send(hub.Goodbye(), 150.0)
