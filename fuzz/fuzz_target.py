@@ -32,8 +32,8 @@ def try_input(spec: ProtocolSpec, data: bytes) -> None:
     """
     flags, packets = data[:1] or b"\0", data[1:].split(SPLIT)
     role = Role.CLIENT if flags[0] & CLIENT else Role.SERVER
-    conversation = conversations.converse(spec, role, SMALL)
-    conversations.open_up(conversation, spec, role)
+    conversation = conversations.create_conversation(spec, role, SMALL)
+    conversations.complete_handshake(conversation, spec, role)
     now = 0.0
     for payload in packets[:16]:
         packet = Packet(payload, not flags[0] & BINARY, conversations.CHANNEL.get(spec.name, ""))

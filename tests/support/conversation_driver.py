@@ -15,17 +15,17 @@ def setup(limits: Limits | None = None, **options: object) -> ConversationSetup:
     return ConversationSetup("p1", Role.SERVER, Random(7), limits or Limits(), {"id_prefix": "h", **options})
 
 
-def make(limits: Limits | None = None, **options: object) -> NqConversation:
+def create_conversation(limits: Limits | None = None, **options: object) -> NqConversation:
     return NqConversation(setup(limits, **options))
 
 
-def hear(talk: NqConversation, *messages: object, now: float = 0.0) -> list[hub.HubMessage]:
-    return list(talk.receive(Packet(json.dumps(messages[0] if len(messages) == 1 else messages).encode()), now))
+def receive(conversation: NqConversation, *messages: object, now: float = 0.0) -> list[hub.HubMessage]:
+    return list(conversation.receive(Packet(json.dumps(messages[0] if len(messages) == 1 else messages).encode()), now))
 
 
-def said(talk: NqConversation) -> list[Any]:
+def sent_messages(conversation: NqConversation) -> list[Any]:
     found: list[Any] = []
-    for packet in talk.take_packets():
+    for packet in conversation.take_packets():
         value = json.loads(packet.payload)
         found += value if isinstance(value, list) else [value]
     return found

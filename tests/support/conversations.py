@@ -23,7 +23,7 @@ class OtherRandom(Random):
         return super().getrandbits(k) ^ ((1 << k) - 1)
 
 
-def converse(
+def create_conversation(
     spec: ProtocolSpec,
     role: Role,
     limits: Mapping[str, Any] | None = None,
@@ -35,12 +35,12 @@ def converse(
     return spec.create_conversation(ConversationSetup("peer", role, random, bounds, options))
 
 
-def open_up(talk: Conversation, spec: ProtocolSpec, role: Role) -> None:
+def complete_handshake(conversation: Conversation, spec: ProtocolSpec, role: Role) -> None:
     """Lead a conversation through its handshake, if it has one, with a second one at the other end."""
     if hub.Hello not in spec.sendable_messages:
         return
-    other = converse(spec, Role.CLIENT if role is Role.SERVER else Role.SERVER)
-    client, server = (other, talk) if role is Role.SERVER else (talk, other)
+    other = create_conversation(spec, Role.CLIENT if role is Role.SERVER else Role.SERVER)
+    client, server = (other, conversation) if role is Role.SERVER else (conversation, other)
     client.send(hub.Hello(), 0.0)
     for packet in client.take_packets():
         server.receive(packet, 0.0)
@@ -49,29 +49,29 @@ def open_up(talk: Conversation, spec: ProtocolSpec, role: Role) -> None:
         client.receive(packet, 0.0)
 
 
-def show(words_heard: object) -> str:
+def describe(words_heard: object) -> str:
     """Words without their defaults, for a failed comparison."""
     return repr(msgspec.to_builtins(words_heard, enc_hook=repr))
 
 
-def force(talk: Any, state: Enum) -> None:  # noqa: ANN401  looks inside
+def force_state(conversation: Any, state: Enum) -> None:  # noqa: ANN401  looks inside
     """Put a conversation into a state, as if it had got there by itself."""
-    if hasattr(talk, "_set_state"):
-        talk._set_state(state)
-    talk._state = state
-    talk.closed = state.name == "CLOSED"
+    if hasattr(conversation, "_set_state"):
+        conversation._set_state(state)
+    conversation._state = state
+    conversation.closed = state.name == "CLOSED"
 
 
-def state_of(talk: Any) -> Enum:  # noqa: ANN401  looks inside
+def state_of(conversation: Any) -> Enum:  # noqa: ANN401  looks inside
     """Where a conversation stands."""
-    state: Enum = talk._state
+    state: Enum = conversation._state
     return state
 
 
-def held(talk: Any) -> int:  # noqa: ANN401  looks inside
+def count_entries(conversation: Any) -> int:  # noqa: ANN401  looks inside
     """How many things a conversation holds in all its tables."""
     seen: set[int] = set()
-    todo, total = [vars(talk)], 0
+    todo, total = [vars(conversation)], 0
     while todo:
         each = todo.pop()
         if id(each) in seen:
@@ -84,11 +84,11 @@ def held(talk: Any) -> int:  # noqa: ANN401  looks inside
             total += len(each)
             todo += each
         elif type(each).__module__.startswith("fiveways") and not isinstance(each, msgspec.Struct):
-            todo.append(inside(each))
+            todo.append(attributes(each))
     return total
 
 
-def inside(each: object) -> dict[str, object]:
+def attributes(each: object) -> dict[str, object]:
     """The attributes of an object, with or without a dictionary of its own."""
     slots = [name for kind in type(each).__mro__ for name in getattr(kind, "__slots__", ())]
     return {**getattr(each, "__dict__", {}), **{name: getattr(each, name, None) for name in slots}}

@@ -170,8 +170,8 @@ def packed(*messages: Message) -> bytes:
 
 def unpacked(data: bytes) -> list[Message]:
     """All messages of a packet."""
-    heard = json.loads(data)
-    return heard if isinstance(heard, list) else [heard]
+    received = json.loads(data)
+    return received if isinstance(received, list) else [received]
 
 
 def ask(r: str, target: str = "hub-echo", data: object = None, **keys: object) -> Message:

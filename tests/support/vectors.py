@@ -19,7 +19,7 @@ from fiveways.protocols.base import ProtocolSpec
 from fiveways.wire import payload as payloads
 from fiveways.wire.packet import Packet
 
-WORDS: dict[str, type] = {
+HUB_MESSAGES: dict[str, type] = {
     name: kind for name, kind in vars(hub).items() if isinstance(kind, type) and issubclass(kind, hub.HubMessage)
 }
 PAYLOADS: dict[str, Callable[[typing.Any], payloads.Payload]] = {
@@ -100,9 +100,9 @@ def message(written: dict[str, typing.Any], spec: ProtocolSpec) -> object:
     return _struct(written, dict(spec.messages))
 
 
-def word(written: dict[str, typing.Any]) -> hub.HubMessage:
+def hub_message(written: dict[str, typing.Any]) -> hub.HubMessage:
     """A word of the hub as the vectors write it."""
-    made = _struct(written, WORDS)
+    made = _struct(written, HUB_MESSAGES)
     if not isinstance(made, hub.HubMessage):
         raise TypeError(f"not a word: {written!r}")
     return made

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Final, Literal
 
 from tests.conformance.bridges.pair_environment import Stage
-from tests.conformance.bridges.raw_peer_base import TABLE, Heard
+from tests.conformance.bridges.raw_peer_base import TABLE, ReceivedMessage
 
 PROTOCOLS: Final = ("umq36", "umq", "lrpm-json", "lrpm-cbor", "mqtt-rpc", "nq")
 """In the order of the page."""
@@ -73,7 +73,7 @@ def exact(value: object) -> str:
     return f"[{', '.join(map(exact, value))}]" if isinstance(value, list) else repr(value)
 
 
-def failed(heard: Heard) -> tuple[str, str]:
+def failed(received: ReceivedMessage) -> tuple[str, str]:
     """What is known of a call that failed: was it run, and which row of the table is it."""
-    assert heard.kind == "failure", heard
-    return RAN[heard.name], heard.name
+    assert received.kind == "failure", received
+    return RAN[received.name], received.name

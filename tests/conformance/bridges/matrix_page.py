@@ -12,7 +12,7 @@ from typing import Final
 from tests.conformance.bridges.conversion_notes import NOTES
 from tests.conformance.bridges.feature_outcomes import PROTOCOLS, Feature, Outcome, Verdict
 from tests.conformance.bridges.features.registry import ORDER
-from tests.conformance.bridges.pair_environment import Hall, Loop, looping, staged
+from tests.conformance.bridges.pair_environment import EventLoopThread, HubEnvironment, event_loop_thread, open_stage
 from tests.support.paths import ROOT
 
 PAGE: Final = ROOT / "docs" / "matrix.md"
@@ -119,15 +119,15 @@ def _read(written: str) -> Outcome:
     return Outcome(verdict, frozenset(_NUMBERS[number - 1] for number in numbers))
 
 
-def observe(loop: Loop, cell: Cell) -> Outcome:
+def observe(loop: EventLoopThread, cell: Cell) -> Outcome:
     """Let a pair do a thing; return what became of it."""
     key, one, other = cell
     feature = ORDER[key]
 
-    async def play(hall: Hall) -> Outcome:
-        async with staged(hall, one, other) as stage:
+    async def play(hall: HubEnvironment) -> Outcome:
+        async with open_stage(hall, one, other) as stage:
             outcome = await feature.play(stage)
-            await stage.is_over()
+            await stage.check_idle()
             return outcome
 
     return loop.run(play, is_timed=other in feature.timed)
@@ -135,7 +135,7 @@ def observe(loop: Loop, cell: Cell) -> Outcome:
 
 def main() -> None:
     """Let everybody do everything, and print the page; what goes wrong ends it."""
-    with looping() as loop:
+    with event_loop_thread() as loop:
         seen = {cell: observe(loop, cell) for cell in CELLS}
     sys.stdout.write(render(seen))
 

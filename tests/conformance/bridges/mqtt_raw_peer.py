@@ -13,7 +13,15 @@ from paho.mqtt.reasoncodes import ReasonCode
 
 from tests.conformance.bridges import protobuf
 from tests.conformance.bridges.raw_encoding import spelled, value_of
-from tests.conformance.bridges.raw_peer_base import NO_META, PATIENCE, Heard, Meta, Told, Voice, Wordless
+from tests.conformance.bridges.raw_peer_base import (
+    NO_META,
+    RECEIVE_TIMEOUT,
+    FailureDetails,
+    Meta,
+    NotSupported,
+    RawPeer,
+    ReceivedMessage,
+)
 
 REASONS: Final = {
     "hub.no_such_method": "no such method",
@@ -34,7 +42,7 @@ _OWN: Final = ("/hub", "/callback")
 _MILLISECOND: Final = 4
 
 
-class Mqtt(Voice):
+class Mqtt(RawPeer):
     """RPC over MQTT, with tests/support/proto/crossing.proto for the bodies."""
 
     def __init__(self, port: int, loop: asyncio.AbstractEventLoop) -> None:
@@ -52,34 +60,34 @@ class Mqtt(Voice):
             CallbackAPIVersion.VERSION2, f"raw{random.getrandbits(60)}", reconnect_on_failure=False
         )
         client.on_connect = self._on_connect
-        client.on_subscribe = lambda *given: self._tell(given[2])
-        client.on_publish = lambda *given: self._tell(("out", given[2]))
+        client.on_subscribe = lambda *given: self._post(given[2])
+        client.on_publish = lambda *given: self._post(("out", given[2]))
         client.on_message = self._on_message
         client.connect_async("127.0.0.1", port)
 
     # The thread of paho.
 
-    def _tell(self, what: object) -> None:
-        self._loop.call_soon_threadsafe(self._done, what)
+    def _post(self, what: object) -> None:
+        self._loop.call_soon_threadsafe(self._resolve, what)
 
     def _on_connect(self, _client: object, _data: object, _flags: object, code: ReasonCode, _more: object) -> None:
         assert not code.is_failure, code
-        self._tell("connected")
+        self._post("connected")
 
     def _on_message(self, _client: object, _data: object, message: paho.MQTTMessage) -> None:
-        heard = message.topic, bytes(message.payload), bool(message.retain)
-        self._loop.call_soon_threadsafe(self._heard.put_nowait, heard)
+        received = message.topic, bytes(message.payload), bool(message.retain)
+        self._loop.call_soon_threadsafe(self._heard.put_nowait, received)
 
     # Ours.
 
-    def _done(self, what: object) -> None:
+    def _resolve(self, what: object) -> None:
         future = self._waiting.setdefault(what, self._loop.create_future())
         if not future.done():
             future.set_result(None)
 
     async def _until(self, what: object) -> None:
         future = self._waiting.setdefault(what, self._loop.create_future())
-        await asyncio.wait_for(future, PATIENCE)
+        await asyncio.wait_for(future, RECEIVE_TIMEOUT)
         del self._waiting[what]
 
     async def begin(self) -> None:
@@ -98,10 +106,10 @@ class Mqtt(Voice):
         self._served[topic] = kinds
         await self.listen(topic)
 
-    def _say(self, topic: str, payload: bytes, *, retain: bool = False) -> int:
+    def _send(self, topic: str, payload: bytes, *, retain: bool = False) -> int:
         return self._client.publish(topic, payload, qos=1, retain=retain).mid
 
-    def leave(self) -> None:
+    def disconnect(self) -> None:
         """Cut the connection."""
         connection = self._client.socket()
         if isinstance(connection, socket.socket):
@@ -127,71 +135,73 @@ class Mqtt(Voice):
         times: list[protobuf.Field] = []
         if "timeout" in meta:
             times = [(5, int(str(meta["timeout"]))), (6, _MILLISECOND)]
-        self._say(topic, protobuf.packed((1, number), (2, _any(value, kind)), (3, 1), *times))
+        self._send(topic, protobuf.packed((1, number), (2, _any(value, kind)), (3, 1), *times))
         return str(number)
 
     def call_back(self, token: str, body: object) -> str:
         return self.call(f"/callback/{token}", body)
 
-    def call_in_parts(self, name: str, elements: Sequence[object]) -> str:
+    def stream_call(self, name: str, elements: Sequence[object]) -> str:
         topic, _, kind = name.rpartition("/")
         number = random.getrandbits(64) | 1
         self._asked[number] = topic, kind
         for place, each in enumerate(elements, 1):
             body = _any(write(topic, kind, each), kind)
-            self._say(topic, protobuf.packed((1, number), (2, body), (3, int(place == len(elements)))))
+            self._send(topic, protobuf.packed((1, number), (2, body), (3, int(place == len(elements)))))
         return str(number)
 
     # Responses.
 
-    def answer(self, call: Heard, body: object = None, attachments: Sequence[bytes] = (), meta: Meta = NO_META) -> None:
+    def answer(
+        self, call: ReceivedMessage, body: object = None, attachments: Sequence[bytes] = (), meta: Meta = NO_META
+    ) -> None:
         topic, kind = call.meta["topic"], call.name
         value = write(topic, kind, body, attachments)
-        self._say(topic, protobuf.packed((1, int(call.id)), (2, _any(value)), (4, int(bool(meta.get("last", True))))))
+        self._send(topic, protobuf.packed((1, int(call.id)), (2, _any(value)), (4, int(bool(meta.get("last", True))))))
 
-    def answer_in_parts(self, call: Heard, elements: Sequence[object]) -> None:
+    def stream_answer(self, call: ReceivedMessage, elements: Sequence[object]) -> None:
         for place, each in enumerate(elements, 1):
             self.answer(call, each, meta={"last": place == len(elements)})
 
-    def fail(self, call: Heard, text: str) -> None:
+    def fail(self, call: ReceivedMessage, text: str) -> None:
         self._error(call, (1, 500), (3, text.encode()))
 
-    def decline(self, call: Heard, text: str, reason: str = "refused") -> None:
+    def reject(self, call: ReceivedMessage, text: str, reason: str = "refused") -> None:
         tag = next(tag for tag, named in REASONS.items() if named == reason)
         self._error(call, (1, 403 if reason == "refused" else 400), (2, tag.encode()), (3, text.encode()))
 
-    def fail_fully(self, call: Heard, told: Told) -> Told:
+    def fail_with_details(self, call: ReceivedMessage, told: FailureDetails) -> FailureDetails:
         data = json.dumps(told.data).encode()
         wait = round(told.retry_after * 1000)
         self._error(call, (1, told.code), (2, told.name.encode()), (3, told.text.encode()), (4, wait), data=data)
         return told
 
-    def _error(self, call: Heard, *error: protobuf.Field, data: bytes = b"") -> None:
+    def _error(self, call: ReceivedMessage, *error: protobuf.Field, data: bytes = b"") -> None:
         body: list[protobuf.Field] = [(2, _any(data))] if data else []
-        self._say(call.meta["topic"], protobuf.packed((1, int(call.id)), *body, (3, protobuf.packed(*error)), (4, 1)))
+        self._send(call.meta["topic"], protobuf.packed((1, int(call.id)), *body, (3, protobuf.packed(*error)), (4, 1)))
 
-    def told(self, failure: Heard) -> Told:
+    def read_failure(self, failure: ReceivedMessage) -> FailureDetails:
         error, data = failure.meta["error"], failure.meta["data"]
         name = error.get(2, b"").decode()
         text = error.get(3, b"").decode()
-        return Told(text, name, json.loads(data) if data else None, error.get(1, 0), error.get(4, 0) / 1000)
+        return FailureDetails(text, name, json.loads(data) if data else None, error.get(1, 0), error.get(4, 0) / 1000)
 
     # What is heard.
 
-    async def hear(self) -> Heard:
+    async def receive(self) -> ReceivedMessage:
         while True:
-            topic, payload, retained = await asyncio.wait_for(self._heard.get(), PATIENCE)
+            topic, payload, retained = await asyncio.wait_for(self._heard.get(), RECEIVE_TIMEOUT)
             if topic in self._followed:
                 try:
                     body: Any = value_of(payload.decode()) if payload else None
                 except UnicodeDecodeError:
                     body = payload
-                return Heard("event", "", topic, body, (), {"retained": retained}, payload)
+                return ReceivedMessage("event", "", topic, body, (), {"retained": retained}, payload)
             read = self._read(topic, payload)
             if read is not None:
                 return read
 
-    def _read(self, topic: str, payload: bytes) -> Heard | None:
+    def _read(self, topic: str, payload: bytes) -> ReceivedMessage | None:
         """Return what a message says; None if it is not for us, such as what we said ourselves."""
         got = protobuf.message(payload)
         number, body = got.get(1, 0), protobuf.message(got.get(2, b""))
@@ -208,25 +218,27 @@ class Mqtt(Voice):
             self._begun[number] = place = self._begun.get(number, 0) + 1
             meta |= {"part": place, "last": bool(got.get(3)), "empty": 2 not in got}
         message = "callback" if topic == "/callback" else "call"
-        return Heard(message, str(number), kind, value, attachments, meta, payload)
+        return ReceivedMessage(message, str(number), kind, value, attachments, meta, payload)
 
-    def _read_response(self, topic: str, number: int, got: dict[int, Any], body: dict[int, Any]) -> Heard | None:
+    def _read_response(
+        self, topic: str, number: int, got: dict[int, Any], body: dict[int, Any]
+    ) -> ReceivedMessage | None:
         if number not in self._asked or self._asked[number][0] != topic:
             return None
         if isinstance(got.get(3), bytes):
             error = protobuf.message(got[3])
             reason = REASONS.get(error.get(2, b"").decode(), "raised")
             meta: dict[str, Any] = {"error": error, "data": body.get(2, b"")}
-            return Heard("failure", str(number), reason, error.get(3, b"").decode(), (), meta)
+            return ReceivedMessage("failure", str(number), reason, error.get(3, b"").decode(), (), meta)
         kind = self._asked[number][1]
         meta = {}
         if kind.lower() == "count":
             self._begun[number] = place = self._begun.get(number, 0) + 1
             meta = {"part": place, "last": bool(got.get(4)), "empty": 2 not in got}
             if 2 not in got:
-                return Heard("result", str(number), "", None, (), meta)
+                return ReceivedMessage("result", str(number), "", None, (), meta)
         value, attachments = read(topic, kind, body.get(2, b""))
-        return Heard("result", str(number), "", value, attachments, meta)
+        return ReceivedMessage("result", str(number), "", value, attachments, meta)
 
     # The rest.
 
@@ -238,11 +250,11 @@ class Mqtt(Voice):
         return value, "own"
 
     async def set(self, name: str, value: object) -> None:
-        heard = await self.ask("/hub/set", {"name": name, "value": value})
-        assert (heard.kind, heard.name) == ("failure", "no such method"), heard
-        raise Wordless("mqtt-rpc has no variables")
+        received = await self.call_and_wait("/hub/set", {"name": name, "value": value})
+        assert (received.kind, received.name) == ("failure", "no such method"), received
+        raise NotSupported("mqtt-rpc has no variables")
 
-    async def offer(self, name: str, **_options: object) -> None:
+    async def register(self, name: str, **_options: object) -> None:
         await self.serve(name.rpartition("/")[0])
 
     async def subscribe(self, topic: str, *, envelope: bool = False) -> str:
@@ -252,10 +264,10 @@ class Mqtt(Voice):
         return topic
 
     def publish(self, topic: str, data: object, attachments: Sequence[bytes] = (), *, retain: bool = False) -> NoReturn:
-        raise Wordless("MQTT answers a publication at the broker: see `tell`")
+        raise NotSupported("MQTT answers a publication at the broker: see `tell`")
 
-    async def tell(self, topic: str, data: object, *, retain: bool = False) -> None:
-        await self._until(("out", self._say(topic, b"" if data is None else spelled(data).encode(), retain=retain)))
+    async def publish_and_wait(self, topic: str, data: object, *, retain: bool = False) -> None:
+        await self._until(("out", self._send(topic, b"" if data is None else spelled(data).encode(), retain=retain)))
 
 
 def _any(value: bytes | None, kind: str = "") -> bytes:
@@ -312,7 +324,7 @@ _WRITERS: Final[dict[str, Callable[[Any], bytes]]] = {
 }
 
 
-async def mqtt_speaker(port: int) -> Mqtt:
+async def connect_mqtt(port: int) -> Mqtt:
     """A peer that is at the broker."""
     made = Mqtt(port, asyncio.get_running_loop())
     await made.begin()

@@ -8,8 +8,8 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 from tests.conformance.bridges.raw_encoding import base91, escaped, in_base91, read_marked, written
-from tests.conformance.bridges.raw_peer_base import NO_META, Heard, Meta, Told
-from tests.conformance.bridges.raw_peers import Speaker
+from tests.conformance.bridges.raw_peer_base import NO_META, FailureDetails, Meta, ReceivedMessage
+from tests.conformance.bridges.raw_peers import WebSocketRawPeer
 from tests.support.raw_peers import Place, WirePeer
 
 REASONS: Final = {
@@ -26,7 +26,7 @@ REASONS: Final = {
 """The table of failures; all others are of the callee's own."""
 
 
-class Nq(Speaker):
+class Nq(WebSocketRawPeer):
     """NQ 1. It acknowledges every answer, and answers every event, as soon as it hears it."""
 
     def __init__(self, place: Place, protocol: str, wire: WirePeer) -> None:
@@ -44,17 +44,17 @@ class Nq(Speaker):
         self.peer = ""
         """The id by which it may come back."""
 
-    def remember(self, before: "Nq") -> None:
+    def continue_from(self, before: "Nq") -> None:
         """Go on with the conversation that was held over another link."""
         self._last, self._followed = before._last, before._followed
         self._channels, self._answers = before._channels, before._answers
         self._asked, self._accepted = before._asked, before._accepted
 
-    def take(self, messages: list[dict[str, Any]]) -> None:
+    def push_back(self, messages: list[dict[str, Any]]) -> None:
         """Hear these first."""
         self._early.extend(messages)
 
-    def _say(self, message: dict[str, object]) -> None:
+    def _send(self, message: dict[str, object]) -> None:
         self.wire.text(written(message))
 
     def _channel(self, request: str) -> str:
@@ -68,24 +68,26 @@ class Nq(Speaker):
     def call(self, name: str, body: object = None, attachments: Sequence[bytes] = (), meta: Meta = NO_META) -> str:
         number = self._next()
         self._asked[number] = name
-        self._say({"t": name, "r": number, "d": body, **_attached(attachments), **meta})
+        self._send({"t": name, "r": number, "d": body, **_attached(attachments), **meta})
         return number
 
     def call_back(self, token: str, body: object) -> str:
         return self.call(f"callback-{token}", body)
 
-    def answer(self, call: Heard, body: object = None, attachments: Sequence[bytes] = (), meta: Meta = NO_META) -> None:
-        self._say({"a": self._channel(call.id), "i": call.id, "d": body, **_attached(attachments), **meta})
+    def answer(
+        self, call: ReceivedMessage, body: object = None, attachments: Sequence[bytes] = (), meta: Meta = NO_META
+    ) -> None:
+        self._send({"a": self._channel(call.id), "i": call.id, "d": body, **_attached(attachments), **meta})
 
-    def fail(self, call: Heard, text: str) -> None:
+    def fail(self, call: ReceivedMessage, text: str) -> None:
         # A brace cannot be escaped, so that the text goes as an argument.
         error = {"type": "app", "fatal": True, "err": "failed", "text": "{1}", "args": [text]}
-        self._say({"a": self._channel(call.id), "i": call.id, "e": error})
+        self._send({"a": self._channel(call.id), "i": call.id, "e": error})
 
-    def refuse(self, call: Heard, code: str, text: str) -> None:
+    def refuse(self, call: ReceivedMessage, code: str, text: str) -> None:
         """Say that a call was not run."""
         error = {"type": "local", "fatal": True, "err": code, "text": text}
-        self._say({"a": self._channel(call.id), "i": call.id, "e": error})
+        self._send({"a": self._channel(call.id), "i": call.id, "e": error})
 
     def spell(self, namespace: str, message: str) -> str:
         return f"{namespace}-{message}"
@@ -93,16 +95,16 @@ class Nq(Speaker):
     def spell_topic(self, *segments: str) -> str:
         return "-".join(escaped(each, string.ascii_letters + string.digits) for each in segments)
 
-    def decline(self, call: Heard, text: str, reason: str = "refused") -> None:
+    def reject(self, call: ReceivedMessage, text: str, reason: str = "refused") -> None:
         self.refuse(call, next(code for code, named in REASONS.items() if named == reason), text)
 
-    def fail_fully(self, call: Heard, told: Told) -> Told:
+    def fail_with_details(self, call: ReceivedMessage, told: FailureDetails) -> FailureDetails:
         error = {"type": "app", "fatal": True, "err": told.name, "text": told.text}
-        self._say({"a": self._channel(call.id), "i": call.id, "e": error, "d": told.data})
-        return Told(told.text, told.name, told.data)
+        self._send({"a": self._channel(call.id), "i": call.id, "e": error, "d": told.data})
+        return FailureDetails(told.text, told.name, told.data)
 
-    def told(self, failure: Heard) -> Told:
-        return Told(str(failure.body), failure.meta["err"], failure.meta.get("data"))
+    def read_failure(self, failure: ReceivedMessage) -> FailureDetails:
+        return FailureDetails(str(failure.body), failure.meta["err"], failure.meta.get("data"))
 
     def write_bytes(self, data: bytes) -> object:
         return {"$base91": in_base91(data)}
@@ -119,34 +121,34 @@ class Nq(Speaker):
         # Before acceptance it is known by its target, after that by the backchannel.
         error = {"type": "local", "fatal": True, "err": "cancelled"}
         if call_id in self._accepted:
-            self._say({"i": self._accepted[call_id], "e": error})
+            self._send({"i": self._accepted[call_id], "e": error})
         else:
-            self._say({"t": self._asked[call_id], "i": call_id, "e": error})
+            self._send({"t": self._asked[call_id], "i": call_id, "e": error})
 
-    def call_in_parts(self, name: str, elements: Sequence[object]) -> str:
+    def stream_call(self, name: str, elements: Sequence[object]) -> str:
         number, last = self._next(), len(elements)
         self._asked[number] = name
         for place, each in enumerate(elements, 1):
-            self._say({"t": name, "r": number, "d": each, "n": place} | ({"f": 0} if place == last else {}))
+            self._send({"t": name, "r": number, "d": each, "n": place} | ({"f": 0} if place == last else {}))
         return number
 
-    def answer_in_parts(self, call: Heard, elements: Sequence[object]) -> None:
+    def stream_answer(self, call: ReceivedMessage, elements: Sequence[object]) -> None:
         channel, last = self._channel(call.id), len(elements)
         for place, each in enumerate(elements, 1):
-            self._say({"a": channel, "i": call.id, "d": each, "n": place} | ({"f": 0} if place == last else {}))
+            self._send({"a": channel, "i": call.id, "d": each, "n": place} | ({"f": 0} if place == last else {}))
 
-    async def hear(self) -> Heard:
+    async def receive(self) -> ReceivedMessage:
         while True:
             while not self._early:
                 frame = await self._frame()
                 assert isinstance(frame, str), frame
-                heard = json.loads(frame)
-                self._early.extend(heard if isinstance(heard, list) else [heard])
+                received = json.loads(frame)
+                self._early.extend(received if isinstance(received, list) else [received])
             read = self._read(self._early.popleft())
             if read is not None:
                 return read
 
-    def _read(self, message: dict[str, Any]) -> Heard | None:
+    def _read(self, message: dict[str, Any]) -> ReceivedMessage | None:
         """Return what a message says; None if only NQ itself has a use for it."""
         if "r" in message:
             return self._read_request(message)
@@ -156,53 +158,55 @@ class Nq(Speaker):
         if error is None or not error["fatal"]:
             return None
         if "i" in message:
-            return Heard("cancel", self._channels.get(message["i"], message["i"]))
+            return ReceivedMessage("cancel", self._channels.get(message["i"], message["i"]))
         assert error["type"] == "sys", message
-        return Heard("goodbye", body=error)
+        return ReceivedMessage("goodbye", body=error)
 
-    def _read_request(self, message: dict[str, Any]) -> Heard | None:
+    def _read_request(self, message: dict[str, Any]) -> ReceivedMessage | None:
         target, number = message["t"], message["r"]
         is_repeated = number in self._answers and "n" not in message
-        self._say({"a": self._channel(number), "i": number})
+        self._send({"a": self._channel(number), "i": number})
         if is_repeated:
             return None
         body: Any = message.get("d")
         meta: dict[str, object] = {}
         attachments = tuple(map(_detached, message.get("attachments", ())))
         if target in self._followed or target == "hub-closed":
-            self._say({"a": self._channel(number), "i": number, "d": None})
+            self._send({"a": self._channel(number), "i": number, "d": None})
             if target == "hub-closed":
-                return Heard("closed", "", body["id"])
+                return ReceivedMessage("closed", "", body["id"])
             meta |= {key: message[key] for key in ("topic", "missed") if key in message}
-            return Heard("event", "", target, body, attachments, meta)
+            return ReceivedMessage("event", "", target, body, attachments, meta)
         if target == "hub-discover":
-            return Heard("discover", number, (body or {}).get("name", ""))
+            return ReceivedMessage("discover", number, (body or {}).get("name", ""))
         is_callback = target.startswith("callback-")
         meta |= {"redelivered": True} if message.get("redelivered") else {}
         if "n" in message:
-            self._say({"a": self._channel(number), "i": number, "o": message["n"] + 1})
+            self._send({"a": self._channel(number), "i": number, "o": message["n"] + 1})
             meta |= {"part": message["n"], "last": message.get("f") == 0, "empty": "d" not in message}
         name = target.removeprefix("callback-")
-        return Heard("callback" if is_callback else "call", number, name, body, attachments, meta)
+        return ReceivedMessage("callback" if is_callback else "call", number, name, body, attachments, meta)
 
-    def _read_answer(self, message: dict[str, Any]) -> Heard | None:
+    def _read_answer(self, message: dict[str, Any]) -> ReceivedMessage | None:
         error, place = message.get("e"), message.get("n")
         self._accepted[message["i"]] = message["a"]
         if place is None and "d" not in message and (error is None or not error["fatal"]):
             return None
-        self._say({"i": message["a"]} | ({} if place is None else {"o": place + 1}))
+        self._send({"i": message["a"]} | ({} if place is None else {"o": place + 1}))
         if place is not None and error is None:
             meta = {"part": place, "last": message.get("f") == 0, "empty": "d" not in message}
-            return Heard("result", message["i"], "", message.get("d"), (), meta)
+            return ReceivedMessage("result", message["i"], "", message.get("d"), (), meta)
         self._asked.pop(message["i"], None)
         if error is None:
             attachments = tuple(map(_detached, message.get("attachments", ())))
-            return Heard("result", message["i"], "", message["d"], attachments)
+            return ReceivedMessage("result", message["i"], "", message["d"], attachments)
         text = error.get("text", "")
         if text == "{1}":
             text = error["args"][0]
         reason = REASONS.get(error.get("err", ""), "raised") if error["type"] in {"local", "remote"} else "raised"
-        return Heard("failure", message["i"], reason, text, (), {"err": error.get("err", ""), "data": message.get("d")})
+        return ReceivedMessage(
+            "failure", message["i"], reason, text, (), {"err": error.get("err", ""), "data": message.get("d")}
+        )
 
     async def set(self, name: str, value: object) -> None:
         await self.value("hub-set", {"name": name, "value": value})
@@ -220,7 +224,7 @@ class Nq(Speaker):
         return f"hub-{name}"
 
 
-async def nq_speaker(place: Place, gone: Nq | None = None) -> Nq:
+async def connect_nq(place: Place, gone: Nq | None = None) -> Nq:
     """A peer over WebSocket that has heard its id; or one that comes back, and knows what it knew."""
     wire = await place.peer(f"/nq?peer={gone.peer}" if gone is not None else "/nq")
     first = json.loads(await wire.heard())
@@ -229,8 +233,8 @@ async def nq_speaker(place: Place, gone: Nq | None = None) -> Nq:
     made = Nq(place, "nq", wire)
     made.peer = note["e"]["args"][0]
     if gone is not None:
-        made.remember(gone)
-    made.take(more)
+        made.continue_from(gone)
+    made.push_back(more)
     return made
 
 

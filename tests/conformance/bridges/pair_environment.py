@@ -11,25 +11,25 @@ from fiveways.client.connect import Connector, connect
 from fiveways.runtime.server import Server
 from fiveways.settings.limits import LimitSettings
 from fiveways.settings.sections import CallSettings, MqttSettings, ServerSettings, Settings
-from tests.conformance.bridges.mqtt_raw_peer import Mqtt, mqtt_speaker
-from tests.conformance.bridges.nq_raw_peer import Nq, nq_speaker
-from tests.conformance.bridges.raw_peer_base import NO_META, PATIENCE, Heard, Meta, Voice
-from tests.conformance.bridges.raw_peers import speaker
+from tests.conformance.bridges.mqtt_raw_peer import Mqtt, connect_mqtt
+from tests.conformance.bridges.nq_raw_peer import Nq, connect_nq
+from tests.conformance.bridges.raw_peer_base import NO_META, RECEIVE_TIMEOUT, Meta, RawPeer, ReceivedMessage
+from tests.conformance.bridges.raw_peers import connect_raw_peer
 from tests.support.broker_hubs import is_linked, until
 from tests.support.compiled_schema import crossing
 from tests.support.raw_peers import Place
 from tests.support.scripted_hub import URLS
 
 T = TypeVar("T")
-LONGEST: Final = 120.0
+TEST_TIMEOUT: Final = 120.0
 """Seconds after which a test that still waits is stuck."""
-SOON: Final = 0.4
+SHORT_TIMEOUT: Final = 0.4
 """Seconds after which the impatient hub ends a call, and asks a service again."""
 _LARGE: Final = 4 << 20
 _numbers = itertools.count(1)
 
 
-class Hall:
+class HubEnvironment:
     """A hub and its broker."""
 
     def __init__(self, server: Server) -> None:
@@ -38,15 +38,15 @@ class Hall:
         url = next(url for what, url in server.urls if what == "mqtt-rpc")
         self.broker_port = int(url.rpartition(":")[2])
 
-    async def peer(self, protocol: str) -> Voice:
+    async def peer(self, protocol: str) -> RawPeer:
         """Somebody comes in."""
         match protocol:
             case "nq":
-                return await nq_speaker(self.place)
+                return await connect_nq(self.place)
             case "mqtt-rpc":
-                return await mqtt_speaker(self.broker_port)
+                return await connect_mqtt(self.broker_port)
             case _:
-                return await speaker(self.place, protocol)
+                return await connect_raw_peer(self.place, protocol)
 
     def client(self, protocol: str) -> Connector:
         """A client of ours comes in."""
@@ -81,26 +81,26 @@ def _settings(timeout: float, retry_after: float) -> Settings:
     )
 
 
-class Loop:
+class EventLoopThread:
     """A loop in a thread of its own, so that a hub and its broker go on between two tests; and two hubs in it."""
 
     def __init__(self) -> None:
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, name="the hall's loop")
         self._thread.start()
-        self._halls: dict[bool, Hall] = {}
+        self._halls: dict[bool, HubEnvironment] = {}
 
-    def run(self, work: Callable[[Hall], Coroutine[object, object, T]], *, is_timed: bool = False) -> T:
+    def run(self, work: Callable[[HubEnvironment], Coroutine[object, object, T]], *, is_timed: bool = False) -> T:
         """Do something in a hall, which must not take long; `is_timed` is the hall whose hub has no patience."""
         return self._do(self._in_time(work, is_timed))
 
-    async def _in_time(self, work: Callable[[Hall], Coroutine[object, object, T]], is_timed: bool) -> T:
+    async def _in_time(self, work: Callable[[HubEnvironment], Coroutine[object, object, T]], is_timed: bool) -> T:
         if is_timed not in self._halls:
-            server = Server(_settings(SOON, SOON) if is_timed else _settings(30.0, 60.0))
+            server = Server(_settings(SHORT_TIMEOUT, SHORT_TIMEOUT) if is_timed else _settings(30.0, 60.0))
             await server.start()
-            self._halls[is_timed] = hall = Hall(server)
+            self._halls[is_timed] = hall = HubEnvironment(server)
             await until(lambda: is_linked(hall.place))
-        async with asyncio.timeout(LONGEST):
+        async with asyncio.timeout(TEST_TIMEOUT):
             return await work(self._halls[is_timed])
 
     def _do(self, work: Coroutine[object, object, T]) -> T:
@@ -116,9 +116,9 @@ class Loop:
 
 
 @contextmanager
-def looping() -> Iterator[Loop]:
+def event_loop_thread() -> Iterator[EventLoopThread]:
     """A loop until the block ends."""
-    loop = Loop()
+    loop = EventLoopThread()
     try:
         yield loop
     finally:
@@ -128,7 +128,7 @@ def looping() -> Iterator[Loop]:
 class Stage:
     """A caller and a callee, each in its protocol, and what they need beside that."""
 
-    def __init__(self, hall: Hall, caller: Voice, callee: Voice) -> None:
+    def __init__(self, hall: HubEnvironment, caller: RawPeer, callee: RawPeer) -> None:
         self.hall = hall
         self.caller = caller
         self.callee = callee
@@ -138,45 +138,45 @@ class Stage:
         self.number = next(_numbers)
         """Of this stage, for names that nobody else has."""
         self._there = [caller, callee]
-        self._offered: list[tuple[Voice, str]] = []
-        self._gone: list[Voice] = []
+        self._offered: list[tuple[RawPeer, str]] = []
+        self._gone: list[RawPeer] = []
 
-    async def another(self, protocol: str) -> Voice:
+    async def add_peer(self, protocol: str) -> RawPeer:
         """One more peer comes in."""
         made = await self.hall.peer(protocol)
         self._there.append(made)
         return made
 
-    def name(self, voice: Voice, message: str) -> str:
+    def name(self, peer: RawPeer, message: str) -> str:
         """Return a method of the callee, as this peer writes it."""
-        return voice.spell("desk" if self.other == "mqtt-rpc" else "counter", message)
+        return peer.spell("desk" if self.other == "mqtt-rpc" else "counter", message)
 
-    def topic(self, voice: Voice, last: str = "Žár_2") -> str:
+    def topic(self, peer: RawPeer, last: str = "Žár_2") -> str:
         """Return a topic that no other stage has, as this peer writes it."""
-        return voice.spell_topic("crossing", f"n{self.number}", last)
+        return peer.spell_topic("crossing", f"n{self.number}", last)
 
-    async def offer(self, message: str, callee: Voice | None = None, **options: object) -> None:
+    async def register(self, message: str, callee: RawPeer | None = None, **options: object) -> None:
         """Let the callee offer a method."""
         callee = callee or self.callee
-        await callee.offer(self.name(callee, message), **options)
+        await callee.register(self.name(callee, message), **options)
         self._offered.append((callee, message))
 
-    async def begun(self, message: str, body: object = None, meta: Meta = NO_META) -> tuple[str, Heard]:
+    async def start_call(self, message: str, body: object = None, meta: Meta = NO_META) -> tuple[str, ReceivedMessage]:
         """A call that has arrived: its id for the caller, and what the callee heard."""
         call_id = self.caller.call(self.name(self.caller, message), body, meta=meta)
-        heard = await self.callee.hear()
-        assert heard.kind == "call", heard
-        assert heard.name == self.name(self.callee, message).removeprefix("/Desk/"), heard
-        return call_id, heard
+        received = await self.callee.receive()
+        assert received.kind == "call", received
+        assert received.name == self.name(self.callee, message).removeprefix("/Desk/"), received
+        return call_id, received
 
-    async def come_back(self, gone: Nq) -> Nq:
+    async def reconnect(self, gone: Nq) -> Nq:
         """Let a peer of NQ that was cut off come back, with all that it has offered."""
-        voice = await nq_speaker(self.hall.place, gone)
-        self._there.append(voice)
-        self._offered = [(voice if each is gone else each, message) for each, message in self._offered]
-        return voice
+        peer = await connect_nq(self.hall.place, gone)
+        self._there.append(peer)
+        self._offered = [(peer if each is gone else each, message) for each, message in self._offered]
+        return peer
 
-    async def offer_late(self, message: str, callee: Voice) -> None:
+    async def register_late(self, message: str, callee: RawPeer) -> None:
         """Let a callee offer a method for which somebody waits: the answer need not be the next thing that it hears."""
         if isinstance(callee, Mqtt):
             await callee.serve("/Desk")
@@ -184,52 +184,52 @@ class Stage:
             callee.call(callee.builtin("register"), {"name": self.name(callee, message)})
             self._offered.append((callee, message))
 
-    def leave(self, voice: Voice) -> None:
+    def disconnect(self, peer: RawPeer) -> None:
         """Let somebody be gone, without a word."""
-        voice.leave()
-        self._gone.append(voice)
+        peer.disconnect()
+        self._gone.append(peer)
 
-    async def is_over(self) -> None:
+    async def check_idle(self) -> None:
         """Know that those who are still there are well, and that nothing came to them that they did not hear."""
-        for voice in self._there:
-            if voice not in self._gone:
-                await voice.is_well()
+        for peer in self._there:
+            if peer not in self._gone:
+                await peer.check_alive()
 
     async def close(self) -> None:
         """Leave nothing behind that the next stage could stumble over."""
-        for voice, message in list(self._offered):
-            await self._withdraw(voice, message)
-        for voice in self._there:
-            if isinstance(voice, Nq) and voice not in self._gone:
-                voice.cancel_all()
-                await _heard_out(voice)
-            if voice not in self._gone:
-                voice.leave()
-        async with asyncio.timeout(PATIENCE):
+        for peer, message in list(self._offered):
+            await self._withdraw(peer, message)
+        for peer in self._there:
+            if isinstance(peer, Nq) and peer not in self._gone:
+                peer.cancel_all()
+                await _drain(peer)
+            if peer not in self._gone:
+                peer.disconnect()
+        async with asyncio.timeout(RECEIVE_TIMEOUT):
             while self.hall.offered():  # noqa: ASYNC110  nobody tells when a peer is gone
                 await asyncio.sleep(0.002)
 
-    async def _withdraw(self, voice: Voice, message: str) -> None:
-        if isinstance(voice, Nq) and voice in self._gone:  # it is missed, and what it offered waits for it
-            voice = await self.come_back(voice)
-        elif voice in self._gone or isinstance(voice, Mqtt):
+    async def _withdraw(self, peer: RawPeer, message: str) -> None:
+        if isinstance(peer, Nq) and peer in self._gone:  # it is missed, and what it offered waits for it
+            peer = await self.reconnect(peer)
+        elif peer in self._gone or isinstance(peer, Mqtt):
             return
-        await _answered(voice, voice.call(voice.builtin("unregister"), {"name": self.name(voice, message)}))
+        await _answered(peer, peer.call(peer.builtin("unregister"), {"name": self.name(peer, message)}))
 
 
-async def _heard_out(voice: Voice) -> None:
+async def _drain(peer: RawPeer) -> None:
     """Know that all that was said has been heard."""
-    await _answered(voice, voice.call(voice.builtin("ping")))
+    await _answered(peer, peer.call(peer.builtin("ping")))
 
 
-async def _answered(voice: Voice, call_id: str) -> None:
+async def _answered(peer: RawPeer, call_id: str) -> None:
     """Wait for an answer, whatever comes before it."""
-    while (heard := await voice.hear()).id != call_id or heard.kind not in {"result", "failure"}:
+    while (received := await peer.receive()).id != call_id or received.kind not in {"result", "failure"}:
         pass
 
 
 @asynccontextmanager
-async def staged(hall: Hall, one: str, other: str) -> AsyncIterator[Stage]:
+async def open_stage(hall: HubEnvironment, one: str, other: str) -> AsyncIterator[Stage]:
     """A stage for a caller and a callee, empty again when the block ends."""
     stage = Stage(hall, await hall.peer(one), await hall.peer(other))
     try:

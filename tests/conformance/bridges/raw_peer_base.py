@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Final, TypeAlias
 
-PATIENCE: Final = 60.0
+RECEIVE_TIMEOUT: Final = 60.0
 """Seconds after which a peer gives up that hears nothing."""
 
 # The table of failures (docs/crossing.md): reason, was it run, umq36, umq, lrpm.
@@ -30,7 +30,7 @@ NO_META: Final[Meta] = {}
 
 
 @dataclass(frozen=True)
-class Heard:
+class ReceivedMessage:
     """One message, in words that are the same for all protocols."""
 
     kind: str
@@ -47,7 +47,7 @@ class Heard:
 
 
 @dataclass(frozen=True)
-class Told:
+class FailureDetails:
     """All that somebody says, or hears, about why a method failed; what was not said is empty."""
 
     text: str = ""
@@ -57,14 +57,14 @@ class Told:
     retry_after: float = 0.0
 
 
-class Wordless(Exception):
+class NotSupported(Exception):
     """A protocol has no message for this."""
 
 
-class Voice(ABC):
+class RawPeer(ABC):
     """One peer behind its handshake."""
 
-    asks_for_parts: ClassVar[Meta] = NO_META
+    STREAM_META: ClassVar[Meta] = NO_META
     """What a call says whose answer may come in parts, where that has to be said."""
 
     def __init__(self, protocol: str) -> None:
@@ -84,15 +84,17 @@ class Voice(ABC):
         """Call a callback by its token; return the call's id."""
 
     @abstractmethod
-    def answer(self, call: Heard, body: object = None, attachments: Sequence[bytes] = (), meta: Meta = NO_META) -> None:
+    def answer(
+        self, call: ReceivedMessage, body: object = None, attachments: Sequence[bytes] = (), meta: Meta = NO_META
+    ) -> None:
         """Answer a call that was heard."""
 
     @abstractmethod
-    def fail(self, call: Heard, text: str) -> None:
+    def fail(self, call: ReceivedMessage, text: str) -> None:
         """Let a call fail that was heard."""
 
     @abstractmethod
-    async def hear(self) -> Heard:
+    async def receive(self) -> ReceivedMessage:
         """Return the next message, with all its attachments."""
 
     @abstractmethod
@@ -107,25 +109,25 @@ class Voice(ABC):
     def publish(self, topic: str, data: object, attachments: Sequence[bytes] = (), *, retain: bool = False) -> str:
         """Publish, and return the id under which the answer comes."""
 
-    async def ask(
+    async def call_and_wait(
         self, name: str, body: object = None, attachments: Sequence[bytes] = (), meta: Meta = NO_META
-    ) -> Heard:
+    ) -> ReceivedMessage:
         """Call, and return the answer."""
-        return await self.answered(self.call(name, body, attachments, meta))
+        return await self.wait_for_answer(self.call(name, body, attachments, meta))
 
-    async def answered(self, call_id: str) -> Heard:
+    async def wait_for_answer(self, call_id: str) -> ReceivedMessage:
         """Return the next message, which must be the answer to this call."""
-        heard = await self.hear()
-        assert (heard.kind in {"result", "failure"}, heard.id) == (True, call_id), heard
-        return heard
+        received = await self.receive()
+        assert (received.kind in {"result", "failure"}, received.id) == (True, call_id), received
+        return received
 
     async def value(self, name: str, body: object = None) -> Any:  # noqa: ANN401  whatever it is
         """Call, and return the value of the answer."""
-        heard = await self.ask(name, body)
-        assert heard.kind == "result", heard
-        return heard.body
+        received = await self.call_and_wait(name, body)
+        assert received.kind == "result", received
+        return received.body
 
-    async def offer(self, name: str, **options: object) -> None:
+    async def register(self, name: str, **options: object) -> None:
         """Offer a method or a route."""
         await self.value(self.builtin("register"), {"name": name, **options})
 
@@ -139,15 +141,15 @@ class Voice(ABC):
         assert isinstance(found, dict)
         return found
 
-    async def is_well(self) -> None:
+    async def check_alive(self) -> None:
         """Know that the session goes on, all that was said has been heard, and nothing else has come."""
         assert await self.value(self.builtin("ping")) == "pong"
 
-    def describe(self, asked: Heard, methods: list[str]) -> None:
+    def describe(self, asked: ReceivedMessage, methods: list[str]) -> None:
         """Answer what was asked about our names."""
         self.answer(asked, {"methods": methods, "routes": []})
 
-    def document(self, asked: Heard, doc: str) -> None:
+    def document(self, asked: ReceivedMessage, doc: str) -> None:
         """Answer what was asked about one of them."""
         self.answer(asked, {"doc": doc})
 
@@ -162,19 +164,19 @@ class Voice(ABC):
         """Return how the protocol writes a topic."""
 
     @abstractmethod
-    def leave(self) -> None:
+    def disconnect(self) -> None:
         """Be gone, without a word."""
 
     @abstractmethod
-    def decline(self, call: Heard, text: str, reason: str = "refused") -> None:
+    def reject(self, call: ReceivedMessage, text: str, reason: str = "refused") -> None:
         """Say that a call was not run for this reason, which is `refused` or `bad arguments`."""
 
     @abstractmethod
-    def fail_fully(self, call: Heard, told: Told) -> Told:
+    def fail_with_details(self, call: ReceivedMessage, told: FailureDetails) -> FailureDetails:
         """Let a call fail with all that can be said about it; return that."""
 
     @abstractmethod
-    def told(self, failure: Heard) -> Told:
+    def read_failure(self, failure: ReceivedMessage) -> FailureDetails:
         """Return all that was said about a failure."""
 
     @abstractmethod
@@ -186,18 +188,18 @@ class Voice(ABC):
         """Return bytes within a body, and how they were written: as our own, with another mark, or without one."""
 
     def cancel(self, call_id: str) -> None:
-        """Say that an answer is not wanted any more; Wordless if that cannot be said."""
-        raise Wordless(f"{self.protocol} has no message that takes a call back")
+        """Say that an answer is not wanted any more; NotSupported if that cannot be said."""
+        raise NotSupported(f"{self.protocol} has no message that takes a call back")
 
-    def call_in_parts(self, name: str, elements: Sequence[object]) -> str:
+    def stream_call(self, name: str, elements: Sequence[object]) -> str:
         """Say a call with these elements as its argument, each by itself where that can be."""
         return self.call(name, list(elements))
 
-    def answer_in_parts(self, call: Heard, elements: Sequence[object]) -> None:
+    def stream_answer(self, call: ReceivedMessage, elements: Sequence[object]) -> None:
         """Answer with these elements, each by itself where that can be."""
         self.answer(call, list(elements))
 
-    async def tell(self, topic: str, data: object, *, retain: bool = False) -> None:
+    async def publish_and_wait(self, topic: str, data: object, *, retain: bool = False) -> None:
         """Publish, and know that it was taken."""
-        heard = await self.answered(self.publish(topic, data, retain=retain))
-        assert heard.kind == "result", heard
+        received = await self.wait_for_answer(self.publish(topic, data, retain=retain))
+        assert received.kind == "result", received

@@ -14,7 +14,15 @@ from typing import Any, ClassVar, Final
 import cbor2
 
 from tests.conformance.bridges.raw_encoding import escaped, read_marked, spelled, value_of, written
-from tests.conformance.bridges.raw_peer_base import NO_META, PATIENCE, TABLE, Heard, Meta, Told, Voice
+from tests.conformance.bridges.raw_peer_base import (
+    NO_META,
+    RECEIVE_TIMEOUT,
+    TABLE,
+    FailureDetails,
+    Meta,
+    RawPeer,
+    ReceivedMessage,
+)
 from tests.support.raw_peers import Place, WirePeer
 
 PROTOCOLS: Final = ("umq", "umq36", "lrpm-json", "lrpm-cbor")
@@ -22,7 +30,7 @@ PROTOCOLS: Final = ("umq", "umq36", "lrpm-json", "lrpm-cbor")
 _DIGITS: Final = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZ"
 
 
-class Speaker(Voice):
+class WebSocketRawPeer(RawPeer):
     """One peer behind its handshake, on a WebSocket of its own."""
 
     def __init__(self, place: Place, protocol: str, wire: WirePeer) -> None:
@@ -31,11 +39,11 @@ class Speaker(Voice):
         self.wire = wire
 
     async def _frame(self) -> str | bytes:
-        frame = await asyncio.wait_for(self.wire.frames.get(), PATIENCE)
+        frame = await asyncio.wait_for(self.wire.frames.get(), RECEIVE_TIMEOUT)
         assert frame is not None, "the connection is gone"
         return frame
 
-    def leave(self) -> None:
+    def disconnect(self) -> None:
         self.wire.leave()
 
     def write_bytes(self, data: bytes) -> object:
@@ -45,7 +53,7 @@ class Speaker(Voice):
         return read_marked(value, "$base64")
 
 
-class UmqFamily(Speaker):
+class UmqFamily(WebSocketRawPeer):
     """What both dialects have in common."""
 
     between: str
@@ -58,7 +66,7 @@ class UmqFamily(Speaker):
         self._early: deque[str] = deque()
         """Texts that came before the attachments of another, as they may."""
 
-    def _say(self, letter: str, number: str, payload: str, attachments: Sequence[bytes] = ()) -> None:
+    def _send(self, letter: str, number: str, payload: str, attachments: Sequence[bytes] = ()) -> None:
         prefix = f"A{self._count(len(attachments))}{self.between}" if attachments else ""
         self.wire.text(f"{prefix}{letter}{number}{self.between}{payload}")
         for each in attachments:
@@ -70,14 +78,16 @@ class UmqFamily(Speaker):
     @abstractmethod
     def _read_count(self, text: str) -> int: ...
 
-    def answer(self, call: Heard, body: object = None, attachments: Sequence[bytes] = (), meta: Meta = NO_META) -> None:
+    def answer(
+        self, call: ReceivedMessage, body: object = None, attachments: Sequence[bytes] = (), meta: Meta = NO_META
+    ) -> None:
         assert not meta, "UMQ has no meta"
-        self._say("R", call.id, spelled(body), attachments)
+        self._send("R", call.id, spelled(body), attachments)
 
-    def fail(self, call: Heard, text: str) -> None:
-        self._say("E", call.id, text)
+    def fail(self, call: ReceivedMessage, text: str) -> None:
+        self._send("E", call.id, text)
 
-    async def hear(self) -> Heard:
+    async def receive(self) -> ReceivedMessage:
         text = self._early.popleft() if self._early else await self._frame()
         assert isinstance(text, str), text
         count = 0
@@ -95,34 +105,36 @@ class UmqFamily(Speaker):
                 self._early.append(frame)
         return self._read(text, tuple(attachments))
 
-    def _read(self, text: str, attachments: tuple[bytes | str, ...]) -> Heard:
+    def _read(self, text: str, attachments: tuple[bytes | str, ...]) -> ReceivedMessage:
         letter = text[0]
         number, _, payload = text[1:].partition(self.between)
         if letter == self.call_letter:
             name, body = self._read_call(payload)
             if name == "hub.discover":
-                return Heard("discover", number, (body or {}).get("name", ""), raw=text)
-            return Heard("call", number, name, body, attachments, raw=text)
+                return ReceivedMessage("discover", number, (body or {}).get("name", ""), raw=text)
+            return ReceivedMessage("call", number, name, body, attachments, raw=text)
         if letter == "R":
-            return Heard("result", number, "", value_of(payload), attachments, raw=text)
+            return ReceivedMessage("result", number, "", value_of(payload), attachments, raw=text)
         if letter == "F" or (letter == "E" and not number):
-            return Heard("goodbye", body=payload, raw=text)
+            return ReceivedMessage("goodbye", body=payload, raw=text)
         if letter in "E!":
             code, blank, rest = payload.partition(" ")
             known = {f"{row[self.column]} ": row[0] for row in TABLE}
             reason = known.get(letter + code + blank)
-            return Heard("failure", number, reason or "raised", rest if reason else payload, raw=text)
+            return ReceivedMessage("failure", number, reason or "raised", rest if reason else payload, raw=text)
         if letter == "T":
-            return Heard("event", "", number, value_of(payload), attachments, raw=text)
+            return ReceivedMessage("event", "", number, value_of(payload), attachments, raw=text)
         if letter == self.close_letter:
-            return Heard("closed", "", number, raw=text)
+            return ReceivedMessage("closed", "", number, raw=text)
         return self._read_other(letter, number, payload, attachments)
 
     @abstractmethod
     def _read_call(self, payload: str) -> tuple[str, Any]: ...
 
     @abstractmethod
-    def _read_other(self, letter: str, number: str, payload: str, attachments: tuple[bytes | str, ...]) -> Heard: ...
+    def _read_other(
+        self, letter: str, number: str, payload: str, attachments: tuple[bytes | str, ...]
+    ) -> ReceivedMessage: ...
 
     def spell(self, namespace: str, message: str) -> str:
         return f"{namespace.capitalize()}{':' if self.protocol == 'umq' else '.'}{message}"
@@ -130,16 +142,16 @@ class UmqFamily(Speaker):
     def spell_topic(self, *segments: str) -> str:
         return ".".join(each.replace("%", "%25").replace(".", "%2E").replace("*", "%2A") for each in segments)
 
-    def decline(self, call: Heard, text: str, reason: str = "refused") -> None:
+    def reject(self, call: ReceivedMessage, text: str, reason: str = "refused") -> None:
         # UMQ36-a09: a hub never says `!` in UMQ36, but reads it from callees, as in UMQ.
         self.refuse(call, f"{next(row[self.column][1:] for row in TABLE if row[0] == reason)} {text}")
 
-    def fail_fully(self, call: Heard, told: Told) -> Told:
+    def fail_with_details(self, call: ReceivedMessage, told: FailureDetails) -> FailureDetails:
         self.fail(call, told.text)
-        return Told(told.text)
+        return FailureDetails(told.text)
 
-    def told(self, failure: Heard) -> Told:
-        return Told(str(failure.body))
+    def read_failure(self, failure: ReceivedMessage) -> FailureDetails:
+        return FailureDetails(str(failure.body))
 
     def announce(self, name: str, count: int) -> None:
         """Say a call whose attachments do not come yet."""
@@ -147,9 +159,9 @@ class UmqFamily(Speaker):
         number = self._next()
         self.wire.text(f"A{self._count(count)}{self.between}{self.call_letter}{number}{self.between}{call}")
 
-    def refuse(self, call: Heard, text: str) -> None:
+    def refuse(self, call: ReceivedMessage, text: str) -> None:
         """Say that a call was not run."""
-        self._say("!", call.id, text)
+        self._send("!", call.id, text)
 
     def fail_attachment(self, text: str) -> None:
         """Say why the next attachment does not come."""
@@ -158,8 +170,10 @@ class UmqFamily(Speaker):
     async def subscribe(self, topic: str, *, envelope: bool = False) -> str:
         self._last += 1
         name = f"T{self._last}"
-        heard = await self.ask(self.builtin("subscribe"), {"topic": topic, "id": name, "envelope": envelope})
-        assert heard.kind == "result", heard
+        received = await self.call_and_wait(
+            self.builtin("subscribe"), {"topic": topic, "id": name, "envelope": envelope}
+        )
+        assert received.kind == "result", received
         return name
 
     def publish(self, topic: str, data: object, attachments: Sequence[bytes] = (), *, retain: bool = False) -> str:
@@ -180,39 +194,41 @@ class Umq(UmqFamily):
     def call(self, name: str, body: object = None, attachments: Sequence[bytes] = (), meta: Meta = NO_META) -> str:
         assert not meta, "UMQ has no meta"
         number = self._next()
-        self._say("M", number, f"{name}\n{spelled(body)}", attachments)
+        self._send("M", number, f"{name}\n{spelled(body)}", attachments)
         return number
 
     def call_back(self, token: str, body: object) -> str:
         number = self._next()
-        self._say("C", number, f"{token}\n{spelled(body)}")
+        self._send("C", number, f"{token}\n{spelled(body)}")
         return number
 
     def _read_call(self, payload: str) -> tuple[str, Any]:
         name, _, text = payload.partition("\n")
         return name, value_of(text)
 
-    def _read_other(self, letter: str, number: str, payload: str, attachments: tuple[bytes | str, ...]) -> Heard:
+    def _read_other(
+        self, letter: str, number: str, payload: str, attachments: tuple[bytes | str, ...]
+    ) -> ReceivedMessage:
         if letter == "?":
-            return Heard("discover", number, payload)
+            return ReceivedMessage("discover", number, payload)
         assert letter == "C", (letter, number, payload)
-        return Heard("callback", number, *self._read_call(payload), attachments)
+        return ReceivedMessage("callback", number, *self._read_call(payload), attachments)
 
     async def set(self, name: str, value: object) -> None:
-        self._say("S", name, spelled(value))
+        self._send("S", name, spelled(value))
 
-    def describe(self, asked: Heard, methods: list[str]) -> None:
-        self._say("R", asked.id, "".join(f"M{each}\n" for each in methods))
+    def describe(self, asked: ReceivedMessage, methods: list[str]) -> None:
+        self._send("R", asked.id, "".join(f"M{each}\n" for each in methods))
 
-    def document(self, asked: Heard, doc: str) -> None:
-        self._say("R", asked.id, f"D{doc}")
+    def document(self, asked: ReceivedMessage, doc: str) -> None:
+        self._send("R", asked.id, f"D{doc}")
 
     async def discover(self, name: str = "") -> dict[str, Any]:
         number = self._next()
-        self._say("?", number, name)
-        heard = await self.answered(number)
-        assert heard.kind == "result", heard
-        text = str(heard.raw).partition("\n")[2]
+        self._send("?", number, name)
+        received = await self.wait_for_answer(number)
+        assert received.kind == "result", received
+        text = str(received.raw).partition("\n")[2]
         if text.startswith("D"):
             return {"doc": text[1:]}
         lines = text.splitlines()
@@ -241,31 +257,33 @@ class Umq36(UmqFamily):
         assert not meta, "UMQ36 has no meta"
         number = self._next()
         arguments = [] if body is None else body if isinstance(body, list) and len(body) > 1 else [body]
-        self._say("C", number, written([name, *arguments]), attachments)
+        self._send("C", number, written([name, *arguments]), attachments)
         return number
 
     def call_back(self, token: str, body: object) -> str:
         number = self._next()
-        self._say("B", number, f"{token}:{spelled(body)}")
+        self._send("B", number, f"{token}:{spelled(body)}")
         return number
 
     def _read_call(self, payload: str) -> tuple[str, Any]:
         name, *arguments = json.loads(payload)
         return name, (arguments if len(arguments) > 1 else arguments[0] if arguments else None)
 
-    def _read_other(self, letter: str, number: str, payload: str, attachments: tuple[bytes | str, ...]) -> Heard:
+    def _read_other(
+        self, letter: str, number: str, payload: str, attachments: tuple[bytes | str, ...]
+    ) -> ReceivedMessage:
         assert letter == "B", (letter, number, payload)
         name, _, text = payload.partition(":")
-        return Heard("callback", number, name, value_of(text), attachments)
+        return ReceivedMessage("callback", number, name, value_of(text), attachments)
 
     async def set(self, name: str, value: object) -> None:
-        self._say("S", "", f"{name}={spelled(value)}")
+        self._send("S", "", f"{name}={spelled(value)}")
 
 
-class Lrpm(Speaker):
+class Lrpm(WebSocketRawPeer):
     """LRPM in JSON."""
 
-    asks_for_parts: ClassVar[Meta] = {"stream": True}
+    STREAM_META: ClassVar[Meta] = {"stream": True}
 
     def _write(self, message: list[object]) -> None:
         self.wire.text(written(message))
@@ -292,10 +310,12 @@ class Lrpm(Speaker):
     def call_back(self, token: str, body: object) -> str:
         return self.call(f"callback.{token}", body)
 
-    def answer(self, call: Heard, body: object = None, attachments: Sequence[bytes] = (), meta: Meta = NO_META) -> None:
+    def answer(
+        self, call: ReceivedMessage, body: object = None, attachments: Sequence[bytes] = (), meta: Meta = NO_META
+    ) -> None:
         self._write([41, int(call.id), body, self._meta(attachments, meta)])
 
-    def fail(self, call: Heard, text: str) -> None:
+    def fail(self, call: ReceivedMessage, text: str) -> None:
         self._write([20, 40, int(call.id), "app.err.failed", text, {}])
 
     def spell(self, namespace: str, message: str) -> str:
@@ -304,37 +324,37 @@ class Lrpm(Speaker):
     def spell_topic(self, *segments: str) -> str:
         return ".".join(escaped(each, "abcdefghijklmnopqrstuvwxyz0123456789") for each in segments)
 
-    def decline(self, call: Heard, text: str, reason: str = "refused") -> None:
+    def reject(self, call: ReceivedMessage, text: str, reason: str = "refused") -> None:
         # LRPM-a14: the hub's own uris mean nothing from a callee, which has others that say the same.
         uri = next(row[4] for row in TABLE if row[0] == reason)
         self.error(call, uri.replace("hub.", "callee."), text)
 
-    def fail_fully(self, call: Heard, told: Told) -> Told:
+    def fail_with_details(self, call: ReceivedMessage, told: FailureDetails) -> FailureDetails:
         self.error(call, told.name, told.data, {"text": told.text, "retry_after": int(told.retry_after * 1000)})
-        return Told(told.text, told.name, told.data, retry_after=told.retry_after)
+        return FailureDetails(told.text, told.name, told.data, retry_after=told.retry_after)
 
-    def told(self, failure: Heard) -> Told:
+    def read_failure(self, failure: ReceivedMessage) -> FailureDetails:
         meta, is_text = failure.meta, "text" not in failure.meta
         text = meta.get("text", "") if not is_text else failure.body
         data = None if is_text else failure.body
-        return Told(text, meta["uri"], data, retry_after=meta.get("retry_after", 0) / 1000)
+        return FailureDetails(text, meta["uri"], data, retry_after=meta.get("retry_after", 0) / 1000)
 
-    def answer_in_parts(self, call: Heard, elements: Sequence[object]) -> None:
+    def stream_answer(self, call: ReceivedMessage, elements: Sequence[object]) -> None:
         for number, each in enumerate(elements, 1):
             self.answer(call, each, meta={"part": number, "last": number == len(elements)})
 
     def cancel(self, call_id: str) -> None:
         self._write([21, int(call_id), {}])
 
-    def error(self, call: Heard, uri: str, body: object, meta: Meta = NO_META) -> None:
+    def error(self, call: ReceivedMessage, uri: str, body: object, meta: Meta = NO_META) -> None:
         """Let a call fail with an error of the callee's own."""
         self._write([20, 40, int(call.id), uri, body, meta])
 
-    async def hear(self) -> Heard:
+    async def receive(self) -> ReceivedMessage:
         raw = await self._frame()
         kind, *fields, meta = self._read_frame(raw)
         if kind == 1:
-            return Heard("goodbye", body=fields[0], meta=meta, raw=raw)
+            return ReceivedMessage("goodbye", body=fields[0], meta=meta, raw=raw)
         errors = meta.get("attachment_errors", {})
         attachments = tuple(
             errors[str(index)] if item is None else self._detach(item)
@@ -343,22 +363,28 @@ class Lrpm(Speaker):
         if kind == 40:
             number, name, body = fields
             if name == "hub.discover":
-                return Heard("discover", str(number), (body or {}).get("name", ""))
+                return ReceivedMessage("discover", str(number), (body or {}).get("name", ""))
             is_callback = name.startswith("callback.")
             name = name.removeprefix("callback.")
-            return Heard("callback" if is_callback else "call", str(number), name, body, attachments, meta, raw)
+            return ReceivedMessage(
+                "callback" if is_callback else "call", str(number), name, body, attachments, meta, raw
+            )
         if kind == 20:
             _, number, uri, body = fields
             reason = {row[4]: row[0] for row in TABLE}.get(uri, "raised")
-            return Heard("failure", str(number), reason, body, (), {**meta, "uri": uri}, raw)
+            return ReceivedMessage("failure", str(number), reason, body, (), {**meta, "uri": uri}, raw)
         if kind == 60:
             _, number, body = fields
-            return Heard("closed" if meta.get("closed") else "event", "", str(number), body, attachments, meta, raw)
+            return ReceivedMessage(
+                "closed" if meta.get("closed") else "event", "", str(number), body, attachments, meta, raw
+            )
         if kind == 21:
-            return Heard("cancel", str(fields[0]), meta=meta, raw=raw)
+            return ReceivedMessage("cancel", str(fields[0]), meta=meta, raw=raw)
         # RESULT has a body, PUBLISHED and SUBSCRIBED a number, UNSUBSCRIBED nothing.
         assert kind in {41, 62, 64, 66}, fields
-        return Heard("result", str(fields[0]), "", fields[1] if len(fields) > 1 else None, attachments, meta, raw)
+        return ReceivedMessage(
+            "result", str(fields[0]), "", fields[1] if len(fields) > 1 else None, attachments, meta, raw
+        )
 
     async def set(self, name: str, value: object) -> None:
         await self.value("hub.set", {"name": name, "value": value})
@@ -366,9 +392,9 @@ class Lrpm(Speaker):
     async def subscribe(self, topic: str, *, envelope: bool = False) -> str:
         number = self._next()
         self._write([63, int(number), topic, {"envelope": envelope}])
-        heard = await self.answered(number)
-        assert heard.kind == "result", heard
-        return str(heard.body)
+        received = await self.wait_for_answer(number)
+        assert received.kind == "result", received
+        return str(received.body)
 
     def publish(self, topic: str, data: object, attachments: Sequence[bytes] = (), *, retain: bool = False) -> str:
         number = self._next()
@@ -400,7 +426,7 @@ class LrpmCbor(Lrpm):
         return item
 
 
-async def speaker(place: Place, protocol: str) -> Speaker:
+async def connect_raw_peer(place: Place, protocol: str) -> WebSocketRawPeer:
     """A peer that speaks this protocol, behind its handshake."""
     match protocol:
         case "umq":

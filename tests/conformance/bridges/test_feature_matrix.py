@@ -8,26 +8,26 @@ from tests.conformance.bridges import matrix_page
 from tests.conformance.bridges.conversion_notes import NOTES
 from tests.conformance.bridges.feature_outcomes import Outcome
 from tests.conformance.bridges.matrix_page import CELLS, Cell
-from tests.conformance.bridges.pair_environment import Loop, looping
+from tests.conformance.bridges.pair_environment import EventLoopThread, event_loop_thread
 
 PROTOCOLS = matrix_page.PAGE.parents[1] / "src" / "fiveways" / "protocols"
 
 
 @pytest.fixture(scope="session")
-def loop() -> Iterator[Loop]:
+def loop() -> Iterator[EventLoopThread]:
     """One hub for all tests of a process, and another one without patience."""
-    with looping() as made:
+    with event_loop_thread() as made:
         yield made
 
 
 @pytest.fixture(scope="session")
-def told() -> dict[Cell, Outcome]:
+def read_failure() -> dict[Cell, Outcome]:
     """What the page says."""
     return matrix_page.parse(matrix_page.PAGE.read_text(encoding="utf-8"))
 
 
 @pytest.mark.parametrize("cell", CELLS, ids=lambda cell: f"{cell[0]}-from-{cell[1]}-to-{cell[2]}")
-def test_what_happens_is_what_the_page_says(loop: Loop, told: dict[Cell, Outcome], cell: Cell) -> None:
+def test_what_happens_is_what_the_page_says(loop: EventLoopThread, told: dict[Cell, Outcome], cell: Cell) -> None:
     assert matrix_page.observe(loop, cell) == told[cell]
 
 

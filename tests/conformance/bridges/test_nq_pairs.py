@@ -12,8 +12,8 @@ import pytest
 
 from fiveways.settings.limits import LimitSettings
 from fiveways.settings.sections import Settings
-from tests.conformance.bridges.nq_raw_peer import Nq, nq_speaker
-from tests.conformance.bridges.raw_peers import PROTOCOLS, Speaker, speaker
+from tests.conformance.bridges.nq_raw_peer import Nq, connect_nq
+from tests.conformance.bridges.raw_peers import PROTOCOLS, WebSocketRawPeer, connect_raw_peer
 from tests.conformance.bridges.test_protocol_pairs import (
     BALANCE,
     FILES,
@@ -37,31 +37,31 @@ WILD: Final = dict.fromkeys(UMQ, "sensors.*.Heat") | dict.fromkeys(LRPM, "sensor
 crossing = pytest.mark.parametrize(("one", "other"), PAIRS)
 
 
-class Hall:
+class HubEnvironment:
     """A hub, and those who came."""
 
     def __init__(self, place: Place) -> None:
         self.place = place
-        self.there: list[Speaker] = []
+        self.there: list[WebSocketRawPeer] = []
 
-    async def peer(self, protocol: str) -> Speaker:
+    async def peer(self, protocol: str) -> WebSocketRawPeer:
         """Somebody comes in."""
-        made = await (nq_speaker(self.place) if protocol == "nq" else speaker(self.place, protocol))
+        made = await (connect_nq(self.place) if protocol == "nq" else connect_raw_peer(self.place, protocol))
         self.there.append(made)
         return made
 
-    async def two(self, one: str, other: str) -> tuple[Speaker, Speaker]:
+    async def two(self, one: str, other: str) -> tuple[WebSocketRawPeer, WebSocketRawPeer]:
         """A caller, and a callee that offers a method."""
         caller, callee = await self.peer(one), await self.peer(other)
-        await callee.offer(NAMES[other], doc=TEXT)
+        await callee.register(NAMES[other], doc=TEXT)
         return caller, callee
 
 
 @asynccontextmanager
-async def hall(limits: LimitSettings | None = None) -> AsyncIterator[Hall]:
+async def hall(limits: LimitSettings | None = None) -> AsyncIterator[HubEnvironment]:
     """A hub whose guests have gone when it ends."""
     async with hub(Settings(SERVER, limits or LimitSettings())) as place:
-        made = Hall(place)
+        made = HubEnvironment(place)
         try:
             yield made
         finally:
@@ -83,11 +83,11 @@ async def test_calls_and_results_keep_their_values(one: str, other: str) -> None
         caller, callee = await there.two(one, other)
         for value in VALUES:
             call_id = caller.call(NAMES[one], value)
-            heard = await callee.hear()
-            assert (heard.kind, heard.name, heard.meta.get("redelivered")) == ("call", NAMES[other], None)
-            callee.answer(heard, heard.body)
-            answer = await caller.answered(call_id)
-            assert repr((heard.body, answer.body)) == repr((value, value))
+            received = await callee.receive()
+            assert (received.kind, received.name, received.meta.get("redelivered")) == ("call", NAMES[other], None)
+            callee.answer(received, received.body)
+            answer = await caller.wait_for_answer(call_id)
+            assert repr((received.body, answer.body)) == repr((value, value))
 
 
 @crossing
@@ -97,10 +97,10 @@ async def test_a_method_that_raises_was_run_and_keeps_its_text(one: str, other: 
         caller, callee = await there.two(one, other)
         for text in ("I'm teapot", TEXT, "6 eggs", "7 not found", "a {1} b", "{", "hub.err.denied"):
             call_id = caller.call(NAMES[one])
-            callee.fail(await callee.hear(), text)
+            callee.fail(await callee.receive(), text)
             # In UMQ 6 is the code of an unhandled exception, no part of its text.
             said = text.removeprefix("6 ") if other in UMQ else text
-            assert failed(await caller.answered(call_id)) == ("yes", "raised", said)
+            assert failed(await caller.wait_for_answer(call_id)) == ("yes", "raised", said)
 
 
 @crossing
@@ -109,10 +109,10 @@ async def test_attachments_go_both_ways(one: str, other: str) -> None:
     async with hall() as there:
         caller, callee = await there.two(one, other)
         call_id = caller.call(NAMES[one], TEXT, FILES)
-        heard = await callee.hear()
-        assert (heard.body, heard.attachments) == (TEXT, FILES)
-        callee.answer(heard, {"n": 1}, FILES[::-1])
-        answer = await caller.answered(call_id)
+        received = await callee.receive()
+        assert (received.body, received.attachments) == (TEXT, FILES)
+        callee.answer(received, {"n": 1}, FILES[::-1])
+        answer = await caller.wait_for_answer(call_id)
         assert (answer.body, answer.attachments) == ({"n": 1}, FILES[::-1])
 
 
@@ -122,17 +122,17 @@ async def test_a_callee_that_dies_leaves_the_request_to_the_next(other: str) -> 
     async with hall() as there:
         caller = await there.peer("nq")
         first, second = await there.peer("umq"), await there.peer(other)
-        await first.offer(NAMES["umq"])
+        await first.register(NAMES["umq"])
         call_id = caller.call(NAMES["nq"], TEXT)
-        await first.hear()
+        await first.receive()
         first.wire.leave()
         await second.value(second.builtin("ping"))
         offering = second.call(second.builtin("register"), {"name": NAMES[other]})
-        heard = {each.kind: each for each in (await second.hear(), await second.hear())}
-        assert (heard["result"].id, heard["call"].body) == (offering, TEXT)
-        assert heard["call"].meta.get("redelivered") == (None if other in {"umq", "umq36", "mqtt-rpc"} else True)
-        second.answer(heard["call"], "done")
-        assert (await caller.answered(call_id)).body == "done"
+        received = {each.kind: each for each in (await second.receive(), await second.receive())}
+        assert (received["result"].id, received["call"].body) == (offering, TEXT)
+        assert received["call"].meta.get("redelivered") == (None if other in {"umq", "umq36", "mqtt-rpc"} else True)
+        second.answer(received["call"], "done")
+        assert (await caller.wait_for_answer(call_id)).body == "done"
 
 
 @pytest.mark.parametrize("one", PROTOCOLS)
@@ -143,8 +143,8 @@ async def test_what_an_nq_callee_refuses_was_not_run(one: str) -> None:
         assert isinstance(callee, Nq)
         for code, reason in (("denied", "refused"), ("badargs", "bad arguments"), ("busy", "overloaded")):
             call_id = caller.call(NAMES[one])
-            callee.refuse(await callee.hear(), code, "not now")
-            assert failed(await caller.answered(call_id))[:2] == ("no", reason)
+            callee.refuse(await callee.receive(), code, "not now")
+            assert failed(await caller.wait_for_answer(call_id))[:2] == ("no", reason)
 
 
 # Topics.
@@ -157,12 +157,12 @@ async def test_publications_reach_those_who_named_the_topic_and_those_who_wrote_
         publisher, plain, wild = [await there.peer(each) for each in (one, other, other)]
         names = await plain.subscribe(topic(other)), await wild.subscribe(WILD[other])
         for value in (TEXT, {"c": -0.0}, None, 2**64, "1.10"):
-            publication = await publisher.answered(publisher.publish(topic(one), value))
+            publication = await publisher.wait_for_answer(publisher.publish(topic(one), value))
             assert publication.kind == "result"
             for subscriber, name in zip((plain, wild), names, strict=True):
-                event = await subscriber.hear()
+                event = await subscriber.receive()
                 assert repr((event.kind, event.name, event.body)) == repr(("event", name, value))
-        await wild.is_well()
+        await wild.check_alive()
 
 
 @crossing
@@ -170,10 +170,10 @@ async def test_publications_reach_those_who_named_the_topic_and_those_who_wrote_
 async def test_a_retained_value_is_the_first_event_and_a_closed_topic_the_last(one: str, other: str) -> None:
     async with hall() as there:
         publisher, reader = await there.peer(one), await there.peer(other)
-        await publisher.answered(publisher.publish(topic(one), {"new": 1.0}, retain=True))
+        await publisher.wait_for_answer(publisher.publish(topic(one), {"new": 1.0}, retain=True))
         name = await reader.subscribe(topic(other))
-        event = await reader.hear()
+        event = await reader.receive()
         assert (event.kind, event.name, event.body) == ("event", name, {"new": 1.0})
         await publisher.value(publisher.builtin("close"), {"topic": topic(one)})
-        heard = await reader.hear()
-        assert (heard.kind, heard.name) == ("closed", name)
+        received = await reader.receive()
+        assert (received.kind, received.name) == ("closed", name)

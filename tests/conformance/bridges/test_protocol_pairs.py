@@ -27,13 +27,13 @@ from fiveways.settings.sections import (
     ServerSettings,
     Settings,
 )
-from tests.conformance.bridges.raw_peer_base import NO_META, TABLE, Heard, Meta
-from tests.conformance.bridges.raw_peers import PROTOCOLS, Lrpm, Speaker, UmqFamily, speaker
+from tests.conformance.bridges.raw_peer_base import NO_META, TABLE, Meta, ReceivedMessage
+from tests.conformance.bridges.raw_peers import PROTOCOLS, Lrpm, UmqFamily, WebSocketRawPeer, connect_raw_peer
 from tests.support.raw_peers import hub
 from tests.support.scripted_hub import URLS
 
 P = ParamSpec("P")
-LONGEST: Final = 120.0
+TEST_TIMEOUT: Final = 120.0
 LRPM: Final = ("lrpm-json", "lrpm-cbor")
 UMQ: Final = ("umq", "umq36")
 RAN: Final = {row[0]: row[1] for row in TABLE}
@@ -54,7 +54,7 @@ def waiting(test: Callable[P, Coroutine[object, object, None]]) -> Callable[P, N
 
     @functools.wraps(test)
     def run(*args: P.args, **kwargs: P.kwargs) -> None:
-        asyncio.run(asyncio.wait_for(test(*args, **kwargs), LONGEST))
+        asyncio.run(asyncio.wait_for(test(*args, **kwargs), TEST_TIMEOUT))
 
     return run
 
@@ -66,46 +66,48 @@ SERVER: Final = ServerSettings(port=0, drain_timeout=0.02)
 @asynccontextmanager
 async def two(
     one: str, other: str, *, max_text: int = 1 << 20, max_pending: int = 4096, patience: float = 30.0
-) -> AsyncIterator[tuple[Speaker, Speaker]]:
+) -> AsyncIterator[tuple[WebSocketRawPeer, WebSocketRawPeer]]:
     """A caller, and a callee that offers account.get_balance."""
     limits = LimitSettings(max_text=max_text, max_pending=max_pending)
     async with hub(Settings(SERVER, limits, CallSettings(patience))) as place:
-        caller, callee = await speaker(place, one), await speaker(place, other)
-        await callee.offer(BALANCE[other], doc=f"What is left.\n{TEXT}")
+        caller, callee = await connect_raw_peer(place, one), await connect_raw_peer(place, other)
+        await callee.register(BALANCE[other], doc=f"What is left.\n{TEXT}")
         yield caller, callee
 
 
-async def begun(caller: Speaker, callee: Speaker, body: object = None, meta: Meta = NO_META) -> tuple[str, Heard]:
+async def start_call(
+    caller: WebSocketRawPeer, callee: WebSocketRawPeer, body: object = None, meta: Meta = NO_META
+) -> tuple[str, ReceivedMessage]:
     """A call that has arrived: its id for the caller, and what the callee heard."""
     call_id = caller.call(BALANCE[caller.protocol], body, meta=meta)
-    heard = await callee.hear()
-    assert (heard.kind, heard.name) == ("call", BALANCE[callee.protocol])
-    return call_id, heard
+    received = await callee.receive()
+    assert (received.kind, received.name) == ("call", BALANCE[callee.protocol])
+    return call_id, received
 
 
-async def both_ways(caller: Speaker, callee: Speaker, body: object) -> tuple[object, object]:
+async def both_ways(caller: WebSocketRawPeer, callee: WebSocketRawPeer, body: object) -> tuple[object, object]:
     """A body as the callee hears it, and as the caller hears it when it is sent back."""
-    call_id, heard = await begun(caller, callee, body)
-    callee.answer(heard, heard.body)
-    answer = await caller.answered(call_id)
+    call_id, received = await start_call(caller, callee, body)
+    callee.answer(received, received.body)
+    answer = await caller.wait_for_answer(call_id)
     assert answer.kind == "result", answer
-    return heard.body, answer.body
+    return received.body, answer.body
 
 
-def failed(heard: Heard) -> tuple[str, str, object]:
+def failed(received: ReceivedMessage) -> tuple[str, str, object]:
     """What is known of a call that failed: was it run, which row of the table is it, and what is there to read."""
-    assert heard.kind == "failure", heard
-    return RAN[heard.name], heard.name, heard.body
+    assert received.kind == "failure", received
+    return RAN[received.name], received.name, received.body
 
 
-async def first_of(*speakers: Speaker) -> Heard:
+async def first_of(*speakers: WebSocketRawPeer) -> ReceivedMessage:
     """What comes first, to any of them."""
-    tasks = [asyncio.ensure_future(each.hear()) for each in speakers]
+    tasks = [asyncio.ensure_future(each.receive()) for each in speakers]
     done, others = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
     for each in others:
         each.cancel()
-    (heard,) = done
-    return heard.result()
+    (received,) = done
+    return received.result()
 
 
 # Values.
@@ -159,19 +161,19 @@ async def test_what_only_cbor_has_becomes_what_all_have(one: str, other: str) ->
             ({1: 2, None: 3}, {"1": 2, "null": 3}),
             (noon, "2024-02-29T12:00:00Z"),
         ):
-            _, heard = await begun(caller, callee, value)
-            assert heard.body == (value if other == "lrpm-cbor" else expected)
+            _, received = await start_call(caller, callee, value)
+            assert received.body == (value if other == "lrpm-cbor" else expected)
         if other != "lrpm-cbor":
-            assert failed(await caller.ask(BALANCE[one], {1: 2, "1": 3}))[:2] == ("no", "bad arguments")
+            assert failed(await caller.call_and_wait(BALANCE[one], {1: 2, "1": 3}))[:2] == ("no", "bad arguments")
 
 
 @crossing(("umq", "umq36", "lrpm-json"), ("lrpm-cbor",))
 @waiting
 async def test_a_marker_that_marks_nothing_fails_its_call_alone(one: str, other: str) -> None:
     async with two(one, other) as (caller, callee):
-        assert failed(await caller.ask(BALANCE[one], {"$base64": "?"}))[:2] == ("no", "bad arguments")
-        await caller.is_well()
-        await callee.is_well()
+        assert failed(await caller.call_and_wait(BALANCE[one], {"$base64": "?"}))[:2] == ("no", "bad arguments")
+        await caller.check_alive()
+        await callee.check_alive()
 
 
 @crossing()
@@ -180,14 +182,14 @@ async def test_what_is_nested_too_deeply_is_a_text_or_ends_at_its_sender(one: st
     async with two(one, other) as (caller, callee):
         deep = [nested(128)]
         caller.call(BALANCE[one], deep)
-        heard = await first_of(callee, caller)
+        received = await first_of(callee, caller)
         if one == "umq":
-            assert heard.body == deep if other == "umq" else isinstance(heard.body, str)
+            assert received.body == deep if other == "umq" else isinstance(received.body, str)
         elif one == "umq36":
-            assert failed(heard)[0] == "no"
+            assert failed(received)[0] == "no"
         else:
-            assert (heard.kind, heard.body) == ("goodbye", ".err.protocol")
-        await callee.is_well()
+            assert (received.kind, received.body) == ("goodbye", ".err.protocol")
+        await callee.check_alive()
 
 
 @crossing()
@@ -197,31 +199,31 @@ async def test_a_body_near_the_longest_text_passes_or_is_refused_and_ends_no_ses
     async with two(one, other, max_text=most) as (caller, callee):
         for size in (most - 200, most - 50):
             call_id = caller.call(BALANCE[one], "x" * size)
-            heard = await first_of(callee, caller)
-            if heard.kind == "call":
-                assert heard.body == "x" * size
-                callee.answer(heard)
-                await caller.answered(call_id)
+            received = await first_of(callee, caller)
+            if received.kind == "call":
+                assert received.body == "x" * size
+                callee.answer(received)
+                await caller.wait_for_answer(call_id)
             else:
-                assert (failed(heard)[0], size) == ("no", most - 50)
-            await caller.is_well()
-            await callee.is_well()
+                assert (failed(received)[0], size) == ("no", most - 50)
+            await caller.check_alive()
+            await callee.check_alive()
 
 
 @crossing(("umq", "lrpm-cbor"), ("umq36", "lrpm-json"))
 @waiting
 async def test_a_body_that_grows_on_its_way_fails_as_too_large(one: str, other: str) -> None:
     async with two(one, other, max_text=3000) as (caller, _):
-        assert failed(await caller.ask(BALANCE[one], '"' * 2900))[:2] == ("no", "too large")
+        assert failed(await caller.call_and_wait(BALANCE[one], '"' * 2900))[:2] == ("no", "too large")
 
 
 @crossing(("umq36", "lrpm-json"), ("umq", "lrpm-cbor"))
 @waiting
 async def test_an_answer_that_is_too_large_for_the_caller_was_run_all_the_same(one: str, other: str) -> None:
     async with two(one, other, max_text=3000) as (caller, callee):
-        call_id, heard = await begun(caller, callee)
-        callee.answer(heard, "\x00" * 2900)
-        answer = await caller.answered(call_id)
+        call_id, received = await start_call(caller, callee)
+        callee.answer(received, "\x00" * 2900)
+        answer = await caller.wait_for_answer(call_id)
         # A text is a result's whole payload in umq36, so that nothing grows there.
         assert answer.kind == "result" if one == "umq36" else failed(answer)[:2] == ("yes", "raised")
 
@@ -239,22 +241,22 @@ async def test_a_name_is_one_in_each_spelling_and_the_callee_sees_its_own(one: s
     async with two(one, other) as (caller, callee):
         for name in written[one]:
             call_id = caller.call(name)
-            heard = await callee.hear()
-            assert heard.name == BALANCE[other]
-            callee.answer(heard)
-            await caller.answered(call_id)
+            received = await callee.receive()
+            assert received.name == BALANCE[other]
+            callee.answer(received)
+            await caller.wait_for_answer(call_id)
 
 
 @crossing()
 @waiting
 async def test_those_who_share_a_method_take_turns(one: str, other: str) -> None:
     async with two(one, other) as (caller, first):
-        second = await speaker(caller.place, one)
-        await second.offer(BALANCE[one])
+        second = await connect_raw_peer(caller.place, one)
+        await second.register(BALANCE[one])
         for callee in (first, second) * 2:
-            call_id, heard = await begun(caller, callee)
-            callee.answer(heard)
-            await caller.answered(call_id)
+            call_id, received = await start_call(caller, callee)
+            callee.answer(received)
+            await caller.wait_for_answer(call_id)
 
 
 @pytest.mark.parametrize("one", PROTOCOLS)
@@ -265,11 +267,11 @@ async def test_peer_with_permission_shares_a_method_with_an_application_in_the_h
     worker = IdentitySettings("worker", token=Secret("of-worker"), offer=("math.*",))
     async with hub(Settings(SERVER, auth=AuthSettings(identity=(worker,))), app) as place:
         for name in ("math.add", "Math:add") if one in UMQ else ("math.add",):
-            peer = await speaker(place, one)
-            refused = await peer.ask(peer.builtin("register"), {"name": name})
+            peer = await connect_raw_peer(place, one)
+            refused = await peer.call_and_wait(peer.builtin("register"), {"name": name})
             assert (refused.kind, refused.body) == ("failure", f"{name} belongs to another identity")
             await peer.value(peer.builtin("set"), {"name": "token", "value": "of-worker"})
-            await peer.offer(name)
+            await peer.register(name)
             await peer.value(peer.builtin("unregister"), {"name": name})
 
 
@@ -292,13 +294,13 @@ ROUTE: Final = {"umq": "Shop:", "umq36": "Shop."} | dict.fromkeys(LRPM, "shop.")
 BUY: Final = {"umq": "buyNow", "umq36": "buyNow"} | dict.fromkeys(LRPM, "buy_now")
 
 
-async def listed_by(callee: Speaker, caller: Speaker) -> object:
+async def listed_by(callee: WebSocketRawPeer, caller: WebSocketRawPeer) -> object:
     """Let the caller ask for the callee's own list; it is forwarded, and answered with one method."""
-    asking = asyncio.ensure_future(caller.discover(ROUTE[caller.protocol]))
-    heard = await callee.hear()
-    assert (heard.kind, heard.name) == ("discover", "")
-    callee.describe(heard, [BUY[callee.protocol]])
-    return await asking
+    request = asyncio.ensure_future(caller.discover(ROUTE[caller.protocol]))
+    received = await callee.receive()
+    assert (received.kind, received.name) == ("discover", "")
+    callee.describe(received, [BUY[callee.protocol]])
+    return await request
 
 
 def is_looked_at(protocol: str) -> bool:
@@ -306,41 +308,41 @@ def is_looked_at(protocol: str) -> bool:
     return protocol_traits(registry.load(protocol)).lists_routes
 
 
-async def looked_at(callee: Speaker) -> None:
+async def looked_at(callee: WebSocketRawPeer) -> None:
     """Let the hub have the list of a callee that has offered a route, where it asks for it."""
     if is_looked_at(callee.protocol):
-        heard = await callee.hear()
-        assert (heard.kind, heard.name) == ("discover", "")
-        callee.describe(heard, [BUY[callee.protocol]])
-        await callee.is_well()
+        received = await callee.receive()
+        assert (received.kind, received.name) == ("discover", "")
+        callee.describe(received, [BUY[callee.protocol]])
+        await callee.check_alive()
 
 
 @crossing()
 @waiting
 async def test_a_route_takes_what_is_below_it_and_is_asked_for_its_list(one: str, other: str) -> None:
     async with two(one, other) as (caller, callee):
-        await callee.offer(ROUTE[other])
+        await callee.register(ROUTE[other])
         await looked_at(callee)
         is_same = one == other or {one, other} == set(LRPM)
         assert await listed_by(callee, caller) == {"methods": [BUY[other] if is_same else "buy_now"], "routes": []}
         call_id = caller.call(ROUTE[one] + BUY[one], [1, 2])
-        heard = await callee.hear()
-        assert (heard.kind, heard.name, heard.body) == ("call", BUY[other], [1, 2])
-        callee.answer(heard, "bought")
-        assert (await caller.answered(call_id)).body == "bought"
-        asking = asyncio.ensure_future(caller.discover(ROUTE[one] + BUY[one]))
-        heard = await callee.hear()
-        assert (heard.kind, heard.name) == ("discover", BUY[other])
-        callee.document(heard, TEXT)
-        assert await asking == {"doc": TEXT}
+        received = await callee.receive()
+        assert (received.kind, received.name, received.body) == ("call", BUY[other], [1, 2])
+        callee.answer(received, "bought")
+        assert (await caller.wait_for_answer(call_id)).body == "bought"
+        request = asyncio.ensure_future(caller.discover(ROUTE[one] + BUY[one]))
+        received = await callee.receive()
+        assert (received.kind, received.name) == ("discover", BUY[other])
+        callee.document(received, TEXT)
+        assert await request == {"doc": TEXT}
         # An exact name wins over a route, and a longer route over a shorter one.
-        owner = await speaker(caller.place, other)
-        await owner.offer(ROUTE[other] + BUY[other])
-        await owner.offer(ROUTE[other] + ROUTE[other])
+        owner = await connect_raw_peer(caller.place, other)
+        await owner.register(ROUTE[other] + BUY[other])
+        await owner.register(ROUTE[other] + ROUTE[other])
         await looked_at(owner)
         for name, expected in ((BUY, ROUTE[other] + BUY[other]), ({one: ROUTE[one] + "x"}, "x")):
             caller.call(ROUTE[one] + name[one])
-            assert (await owner.hear()).name == expected
+            assert (await owner.receive()).name == expected
 
 
 @crossing()
@@ -351,10 +353,10 @@ async def test_a_method_below_a_route_is_written_as_its_peer_lists_it_without_an
     # Only where `?` is part of the protocol the hub asks; elsewhere a name comes as its caller wrote it.
     expected = BUY[other] if is_looked_at(other) or one in UMQ else BUY[one]
     async with two(one, other) as (caller, callee):
-        await callee.offer(ROUTE[other])
+        await callee.register(ROUTE[other])
         await looked_at(callee)
         caller.call(ROUTE[one] + BUY[one])
-        assert (await callee.hear()).name == expected
+        assert (await callee.receive()).name == expected
 
 
 # Failures.
@@ -365,9 +367,9 @@ async def test_a_method_below_a_route_is_written_as_its_peer_lists_it_without_an
 async def test_a_method_that_raises_was_run_and_keeps_its_text(one: str, other: str) -> None:
     async with two(one, other) as (caller, callee):
         for text in ("I'm teapot", TEXT, "6 eggs", "7 not found", "9 lives", "10", "hub.err.denied", "", " "):
-            call_id, heard = await begun(caller, callee)
-            callee.fail(heard, text)
-            ran, reason, told = failed(await caller.answered(call_id))
+            call_id, received = await start_call(caller, callee)
+            callee.fail(received, text)
+            ran, reason, told = failed(await caller.wait_for_answer(call_id))
             # In UMQ 6 is the code of an unhandled exception, no part of its text.
             said = text.removeprefix("6 ") if other in UMQ else text
             assert (ran, reason, told) == ("yes", "raised", said or ("raised" if one in UMQ else None))
@@ -377,10 +379,10 @@ async def test_a_method_that_raises_was_run_and_keeps_its_text(one: str, other: 
 @waiting
 async def test_code_of_an_unhandled_exception_stands_once_before_its_text(one: str, other: str) -> None:
     async with two(one, other) as (caller, callee):
-        call_id, heard = await begun(caller, callee)
-        callee.fail(heard, "6 Error: thrown")
+        call_id, received = await start_call(caller, callee)
+        callee.fail(received, "6 Error: thrown")
         assert isinstance(caller, UmqFamily)
-        assert (await caller.answered(call_id)).raw == f"E{call_id}{caller.between}6 Error: thrown"
+        assert (await caller.wait_for_answer(call_id)).raw == f"E{call_id}{caller.between}6 Error: thrown"
 
 
 @crossing(callees=LRPM)
@@ -388,10 +390,10 @@ async def test_code_of_an_unhandled_exception_stands_once_before_its_text(one: s
 async def test_uri_of_the_hub_from_a_callee_is_an_error_of_its_own(one: str, other: str) -> None:
     """It may pass on how a call of its own ended, after it ran."""
     async with two(one, other) as (caller, callee):
-        call_id, heard = await begun(caller, callee)
+        call_id, received = await start_call(caller, callee)
         assert isinstance(callee, Lrpm)
-        callee.error(heard, "hub.err.bad_arguments", TEXT)
-        assert failed(await caller.answered(call_id)) == ("yes", "raised", TEXT)
+        callee.error(received, "hub.err.bad_arguments", TEXT)
+        assert failed(await caller.wait_for_answer(call_id)) == ("yes", "raised", TEXT)
 
 
 @crossing(callees=LRPM)
@@ -401,10 +403,10 @@ async def test_uri_of_the_hub_from_a_callee_is_an_error_of_its_own(one: str, oth
 @waiting
 async def test_an_error_of_the_callees_own_keeps_its_uri(one: str, other: str, body: object, meta: Meta) -> None:
     async with two(one, other) as (caller, callee):
-        call_id, heard = await begun(caller, callee)
+        call_id, received = await start_call(caller, callee)
         assert isinstance(callee, Lrpm)
-        callee.error(heard, "bank.err.no_funds", body, meta)
-        answer = await caller.answered(call_id)
+        callee.error(received, "bank.err.no_funds", body, meta)
+        answer = await caller.wait_for_answer(call_id)
         assert failed(answer)[:2] == ("yes", "raised")
         if one in LRPM:
             assert (answer.meta, answer.body) == ({"uri": "bank.err.no_funds", **meta}, body)
@@ -419,72 +421,72 @@ async def test_a_callee_that_says_that_it_did_not_run_a_method_is_believed(one: 
         assert isinstance(callee, UmqFamily)
         for reason, ran, *codes in TABLE:
             if ran == "no":
-                call_id, heard = await begun(caller, callee)
-                callee.refuse(heard, f"{codes[callee.column - 2][1:]} {TEXT}")
-                assert failed(await caller.answered(call_id)) == ("no", reason, TEXT)
-        call_id, heard = await begun(caller, callee)
-        callee.refuse(heard, "6 Not RPC server")
-        assert failed(await caller.answered(call_id))[:2] == ("no", "no callee is available")
+                call_id, received = await start_call(caller, callee)
+                callee.refuse(received, f"{codes[callee.column - 2][1:]} {TEXT}")
+                assert failed(await caller.wait_for_answer(call_id)) == ("no", reason, TEXT)
+        call_id, received = await start_call(caller, callee)
+        callee.refuse(received, "6 Not RPC server")
+        assert failed(await caller.wait_for_answer(call_id))[:2] == ("no", "no callee is available")
 
 
 @crossing()
 @waiting
 async def test_a_method_that_nobody_offers_was_not_run(one: str, other: str) -> None:
     async with two(one, other) as (caller, callee):
-        assert failed(await caller.ask("no.such"))[:2] == ("no", "no such method")
+        assert failed(await caller.call_and_wait("no.such"))[:2] == ("no", "no such method")
         await callee.value(callee.builtin("unregister"), {"name": BALANCE[other]})
-        assert failed(await caller.ask(BALANCE[one]))[:2] == ("no", "no callee is available")
+        assert failed(await caller.call_and_wait(BALANCE[one]))[:2] == ("no", "no callee is available")
 
 
 @crossing()
 @waiting
 async def test_a_callee_that_dies_in_mid_call_leaves_it_lost(one: str, other: str) -> None:
     async with two(one, other) as (caller, callee):
-        call_id, _ = await begun(caller, callee)
+        call_id, _ = await start_call(caller, callee)
         callee.wire.leave()
-        assert failed(await caller.answered(call_id))[:2] == ("unknown", "lost")
-        assert failed(await caller.ask(BALANCE[one]))[:2] == ("no", "no callee is available")
+        assert failed(await caller.wait_for_answer(call_id))[:2] == ("unknown", "lost")
+        assert failed(await caller.call_and_wait(BALANCE[one]))[:2] == ("no", "no callee is available")
 
 
 @crossing()
 @waiting
 async def test_the_hub_ends_a_call_in_time_and_drops_the_late_answer(one: str, other: str) -> None:
     async with two(one, other, patience=0.03) as (caller, callee):
-        call_id, heard = await begun(caller, callee)
-        assert heard.meta.get("timeout") == (30 if other in LRPM else None)
-        assert failed(await caller.answered(call_id))[:2] == ("unknown", "timeout")
+        call_id, received = await start_call(caller, callee)
+        assert received.meta.get("timeout") == (30 if other in LRPM else None)
+        assert failed(await caller.wait_for_answer(call_id))[:2] == ("unknown", "timeout")
         if other in LRPM:
-            assert await callee.hear() == Heard("cancel", heard.id)
-        callee.answer(heard, "too late")
-        await callee.is_well()
-        await caller.is_well()
+            assert await callee.receive() == ReceivedMessage("cancel", received.id)
+        callee.answer(received, "too late")
+        await callee.check_alive()
+        await caller.check_alive()
 
 
 @crossing(callers=LRPM)
 @waiting
 async def test_a_cancelled_call_ends_at_once_and_once(one: str, other: str) -> None:
     async with two(one, other) as (caller, callee):
-        call_id, heard = await begun(caller, callee, meta={"timeout": 5000, "traceparent": "00-1-2-01"})
+        call_id, received = await start_call(caller, callee, meta={"timeout": 5000, "traceparent": "00-1-2-01"})
         if other in LRPM:
-            assert heard.meta == {"timeout": 5000, "traceparent": "00-1-2-01"}
+            assert received.meta == {"timeout": 5000, "traceparent": "00-1-2-01"}
         assert isinstance(caller, Lrpm)
         caller.cancel(call_id)
         caller.cancel(call_id)
-        assert failed(await caller.answered(call_id))[:2] == ("unknown", "cancelled")
+        assert failed(await caller.wait_for_answer(call_id))[:2] == ("unknown", "cancelled")
         if isinstance(callee, Lrpm):
-            assert await callee.hear() == Heard("cancel", heard.id)
-            callee.error(heard, ".err.cancelled", None)
+            assert await callee.receive() == ReceivedMessage("cancel", received.id)
+            callee.error(received, ".err.cancelled", None)
         else:
-            callee.answer(heard, "too late")
-        await callee.is_well()
-        await caller.is_well()
+            callee.answer(received, "too late")
+        await callee.check_alive()
+        await caller.check_alive()
 
 
 @crossing(callers=("lrpm-json",))
 @waiting
 async def test_a_callee_that_never_answers_can_be_called_again(one: str, other: str) -> None:
     async with two(one, other, max_pending=3) as (caller, _):
-        ends = [failed(await caller.ask(BALANCE[one], meta={"timeout": 5}))[1] for _ in range(5)]
+        ends = [failed(await caller.call_and_wait(BALANCE[one], meta={"timeout": 5}))[1] for _ in range(5)]
         assert ends == ["timeout"] * 5
 
 
@@ -504,29 +506,29 @@ def streaming() -> App:
     return app
 
 
-async def parts_of(caller: Speaker, call_id: str) -> tuple[list[object], Heard]:
+async def parts_of(caller: WebSocketRawPeer, call_id: str) -> tuple[list[object], ReceivedMessage]:
     """All elements of a streamed answer, and what ended it."""
     parts: list[object] = []
     while True:
-        heard = await caller.answered(call_id)
-        if heard.meta.get("part") == len(parts) + 1 and not heard.meta.get("empty"):
-            parts.append(heard.body)
-        if heard.kind == "failure" or heard.meta.get("last", not heard.meta):
-            return parts, heard
+        received = await caller.wait_for_answer(call_id)
+        if received.meta.get("part") == len(parts) + 1 and not received.meta.get("empty"):
+            parts.append(received.body)
+        if received.kind == "failure" or received.meta.get("last", not received.meta):
+            return parts, received
 
 
 @pytest.mark.parametrize("one", PROTOCOLS)
 @waiting
 async def test_a_generator_streams_to_who_asks_for_parts_and_gives_others_one_array(one: str) -> None:
     async with hub(app=streaming()) as place:
-        caller = await speaker(place, one)
+        caller = await connect_raw_peer(place, one)
         for number in range(3):
             whole = [[each] for each in range(number)]
             assert await caller.value("count", {"to": number}) == whole
             if one in LRPM:
                 parts, last = await parts_of(caller, caller.call("count", {"to": number}, meta={"stream": True}))
                 assert (parts, last.meta["part"]) == (whole, number + 1)
-        assert failed(await caller.ask("count", {"to": 1, "broken": True})) == ("yes", "raised", "broken off")
+        assert failed(await caller.call_and_wait("count", {"to": 1, "broken": True})) == ("yes", "raised", "broken off")
         if one in LRPM:
             parts, last = await parts_of(caller, caller.call("count", {"to": 2, "broken": True}, meta={"stream": True}))
             assert (parts, failed(last), last.meta["uri"]) == (
@@ -540,33 +542,33 @@ async def test_a_generator_streams_to_who_asks_for_parts_and_gives_others_one_ar
 @waiting
 async def test_parts_are_passed_on_or_collected(one: str, other: str) -> None:
     async with two(one, other) as (caller, callee):
-        await callee.offer("tail.log", kind="server")
+        await callee.register("tail.log", kind="server")
         ends: list[Meta] = [{"last": True}, {"last": True, "empty": True}]
         for end in ends:
             for asked in (NO_META, {"stream": True}) if one in LRPM else (NO_META,):
                 call_id = caller.call("tail.log", meta=asked)
-                heard = await callee.hear()
-                assert heard.meta["stream"] is True
-                callee.answer(heard, [1], meta={"part": 1})
-                callee.answer(heard, "half", meta={"progress": True})
-                callee.answer(heard, None if "empty" in end else 2, meta={"part": 2, **end})
+                received = await callee.receive()
+                assert received.meta["stream"] is True
+                callee.answer(received, [1], meta={"part": 1})
+                callee.answer(received, "half", meta={"progress": True})
+                callee.answer(received, None if "empty" in end else 2, meta={"part": 2, **end})
                 expected = [[1]] if "empty" in end else [[1], 2]
                 if asked:
                     assert (await parts_of(caller, call_id))[0] == expected
                 else:
-                    assert (await caller.answered(call_id)).body == expected
+                    assert (await caller.wait_for_answer(call_id)).body == expected
 
 
 @crossing(callees=LRPM)
 @waiting
 async def test_a_callee_that_dies_in_mid_stream_leaves_the_call_lost(one: str, other: str) -> None:
     async with two(one, other) as (caller, callee):
-        await callee.offer("tail.log", kind="server")
+        await callee.register("tail.log", kind="server")
         call_id = caller.call("tail.log")
-        callee.answer(await callee.hear(), 1, meta={"part": 1})
-        await callee.is_well()
+        callee.answer(await callee.receive(), 1, meta={"part": 1})
+        await callee.check_alive()
         callee.wire.leave()
-        assert failed(await caller.answered(call_id))[:2] == ("unknown", "lost")
+        assert failed(await caller.wait_for_answer(call_id))[:2] == ("unknown", "lost")
 
 
 @crossing(callees=LRPM)
@@ -574,13 +576,13 @@ async def test_a_callee_that_dies_in_mid_stream_leaves_the_call_lost(one: str, o
 async def test_progress_goes_to_who_asks_for_it_and_is_no_part_of_the_result(one: str, other: str) -> None:
     async with two(one, other) as (caller, callee):
         for asked in (NO_META, {"progress": True}) if one in LRPM else (NO_META,):
-            call_id, heard = await begun(caller, callee, meta=asked)
-            callee.answer(heard, 50, meta={"progress": True, "text": TEXT})
-            callee.answer(heard, "done")
+            call_id, received = await start_call(caller, callee, meta=asked)
+            callee.answer(received, 50, meta={"progress": True, "text": TEXT})
+            callee.answer(received, "done")
             if asked:
-                told = await caller.answered(call_id)
+                told = await caller.wait_for_answer(call_id)
                 assert (told.body, told.meta) == (50, {"progress": True, "text": TEXT})
-            assert (await caller.answered(call_id)).body == "done"
+            assert (await caller.wait_for_answer(call_id)).body == "done"
 
 
 # Topics.
@@ -595,77 +597,77 @@ WILD: Final = dict.fromkeys(UMQ, "sensors.*.Heat_%25") | dict.fromkeys(LRPM, "se
 @waiting
 async def test_publications_reach_those_who_named_the_topic_and_those_who_wrote_a_pattern(one: str, other: str) -> None:
     async with hub(Settings(SERVER)) as place:
-        publisher, plain, wild = [await speaker(place, each) for each in (one, other, other)]
+        publisher, plain, wild = [await connect_raw_peer(place, each) for each in (one, other, other)]
         names = await plain.subscribe(WRITTEN[other]), await wild.subscribe(WILD[other])
         for value in (TEXT, {"c": -0.0}, None, 2**64, "1.10", nested(127)):
-            publication = await publisher.answered(publisher.publish(WRITTEN[one], value))
+            publication = await publisher.wait_for_answer(publisher.publish(WRITTEN[one], value))
             assert isinstance(publication.body, int)
             for subscriber, name in zip((plain, wild), names, strict=True):
-                event = await subscriber.hear()
+                event = await subscriber.receive()
                 assert repr((event.kind, event.name, event.body)) == repr(("event", name, value))
                 assert event.meta == ({"topic": WRITTEN[other]} if other in LRPM else {})
         # `*` does not cross a segment, nor match none.
         for topic in ("sensors.a.b.__48eat__5f__25", "sensors.__48eat__5f__25", "sensors.a.heat"):
-            stranger = await speaker(place, "lrpm-json")
-            await stranger.answered(stranger.publish(topic, 1))
-        await wild.is_well()
+            stranger = await connect_raw_peer(place, "lrpm-json")
+            await stranger.wait_for_answer(stranger.publish(topic, 1))
+        await wild.check_alive()
 
 
 @pytest.mark.parametrize("one", PROTOCOLS)
 @waiting
 async def test_subscribers_of_all_protocols_get_each_publication_once(one: str) -> None:
     async with hub(Settings(SERVER)) as place:
-        readers = [await speaker(place, each) for each in PROTOCOLS * 2]
+        readers = [await connect_raw_peer(place, each) for each in PROTOCOLS * 2]
         names = [await each.subscribe(WRITTEN[each.protocol]) for each in readers]
-        publisher = await speaker(place, one)
+        publisher = await connect_raw_peer(place, one)
         for value in ({"n": TEXT}, [1.0]):
-            await publisher.answered(publisher.publish(WRITTEN[one], value))
+            await publisher.wait_for_answer(publisher.publish(WRITTEN[one], value))
             for reader, name in zip(readers, names, strict=True):
-                event = await reader.hear()
+                event = await reader.receive()
                 assert (event.kind, event.name, event.body) == ("event", name, value)
         for reader in readers:
-            await reader.is_well()
+            await reader.check_alive()
 
 
 @crossing()
 @waiting
 async def test_an_envelope_tells_the_topic_in_the_spelling_of_its_reader(one: str, other: str) -> None:
     async with hub(Settings(SERVER)) as place:
-        publisher, reader = await speaker(place, one), await speaker(place, other)
+        publisher, reader = await connect_raw_peer(place, one), await connect_raw_peer(place, other)
         await reader.subscribe(WILD[other], envelope=True)
-        await publisher.answered(publisher.publish(WRITTEN[one], [TEXT]))
-        assert (await reader.hear()).body == {"topic": WRITTEN[other], "data": [TEXT]}
+        await publisher.wait_for_answer(publisher.publish(WRITTEN[one], [TEXT]))
+        assert (await reader.receive()).body == {"topic": WRITTEN[other], "data": [TEXT]}
 
 
 @crossing()
 @waiting
 async def test_a_retained_value_is_the_first_event_until_it_is_taken_back(one: str, other: str) -> None:
     async with hub(Settings(SERVER)) as place:
-        publisher, early, late = [await speaker(place, each) for each in (one, other, other)]
+        publisher, early, late = [await connect_raw_peer(place, each) for each in (one, other, other)]
         await early.subscribe(WRITTEN[other])
         for value in ("old", {"new": 1.0}):
-            await publisher.answered(publisher.publish(WRITTEN[one], value, retain=True))
-            assert (await early.hear()).body == value
+            await publisher.wait_for_answer(publisher.publish(WRITTEN[one], value, retain=True))
+            assert (await early.receive()).body == value
         name = await late.subscribe(WILD[other])
-        event = await late.hear()
+        event = await late.receive()
         assert (event.kind, event.name, event.body) == ("event", name, {"new": 1.0})
-        await publisher.answered(publisher.publish(WRITTEN[one], None, retain=True))
-        last = await speaker(place, other)
+        await publisher.wait_for_answer(publisher.publish(WRITTEN[one], None, retain=True))
+        last = await connect_raw_peer(place, other)
         await last.subscribe(WRITTEN[other])
-        await last.is_well()
+        await last.check_alive()
 
 
 @crossing()
 @waiting
 async def test_a_closed_topic_ends_for_its_subscribers(one: str, other: str) -> None:
     async with hub(Settings(SERVER)) as place:
-        publisher, subscriber = await speaker(place, one), await speaker(place, other)
+        publisher, subscriber = await connect_raw_peer(place, one), await connect_raw_peer(place, other)
         name = await subscriber.subscribe(WRITTEN[other])
         await publisher.value(publisher.builtin("close"), {"topic": WRITTEN[one]})
-        heard = await subscriber.hear()
-        assert (heard.kind, heard.name) == ("closed", name)
-        await publisher.answered(publisher.publish(WRITTEN[one], 1))
-        await subscriber.is_well()
+        received = await subscriber.receive()
+        assert (received.kind, received.name) == ("closed", name)
+        await publisher.wait_for_answer(publisher.publish(WRITTEN[one], 1))
+        await subscriber.check_alive()
 
 
 @crossing(("umq", "lrpm-cbor"), ("lrpm-json",))
@@ -676,9 +678,9 @@ async def test_an_event_that_cannot_be_said_is_counted_as_missed(one: str, other
         if one == "umq":
             await publisher.value("hub:publish", "a.b\n" + '"' * 2900)
         else:
-            await publisher.answered(publisher.publish("a.b", '"' * 2900))
-        await publisher.answered(publisher.publish("a.b", "small"))
-        event = await subscriber.hear()
+            await publisher.wait_for_answer(publisher.publish("a.b", '"' * 2900))
+        await publisher.wait_for_answer(publisher.publish("a.b", "small"))
+        event = await subscriber.receive()
         assert (event.body, event.meta.get("missed")) == ("small", 1)
 
 
@@ -693,10 +695,10 @@ FILES: Final = (b"", b"\x00\xff" * 50, *(bytes([number]) for number in range(36)
 async def test_attachments_go_both_ways(one: str, other: str) -> None:
     async with two(one, other) as (caller, callee):
         call_id = caller.call(BALANCE[one], TEXT, FILES)
-        heard = await callee.hear()
-        assert (heard.body, heard.attachments) == (TEXT, FILES)
-        callee.answer(heard, {"n": 1}, FILES[::-1])
-        answer = await caller.answered(call_id)
+        received = await callee.receive()
+        assert (received.body, received.attachments) == (TEXT, FILES)
+        callee.answer(received, {"n": 1}, FILES[::-1])
+        answer = await caller.wait_for_answer(call_id)
         assert (answer.body, answer.attachments) == ({"n": 1}, FILES[::-1])
 
 
@@ -704,13 +706,16 @@ async def test_attachments_go_both_ways(one: str, other: str) -> None:
 @waiting
 async def test_attachments_of_events_reach_every_subscription(one: str, other: str) -> None:
     async with hub(Settings(SERVER)) as place:
-        publisher, subscriber = await speaker(place, one), await speaker(place, other)
+        publisher, subscriber = await connect_raw_peer(place, one), await connect_raw_peer(place, other)
         names = {await subscriber.subscribe("a.b"), await subscriber.subscribe("a.*")}
-        await publisher.answered(publisher.publish("a.b", "data", FILES))
-        events = [await subscriber.hear() for _ in names]
+        await publisher.wait_for_answer(publisher.publish("a.b", "data", FILES))
+        events = [await subscriber.receive() for _ in names]
         assert {event.name for event in events} == names
         assert all((event.body, event.attachments) == ("data", FILES) for event in events)
-        assert failed(await publisher.answered(publisher.publish("a.b", 1, (b"1",), retain=True)))[1] == "bad arguments"
+        assert (
+            failed(await publisher.wait_for_answer(publisher.publish("a.b", 1, (b"1",), retain=True)))[1]
+            == "bad arguments"
+        )
 
 
 @crossing(callers=UMQ)
@@ -721,16 +726,16 @@ async def test_an_attachment_that_fails_says_why_and_one_of_a_dead_source_fails(
         caller.announce(BALANCE[one], 2)
         caller.fail_attachment("no disk")
         caller.wire.binary(b"whole")
-        assert (await callee.hear()).attachments == ("no disk", b"whole")
+        assert (await callee.receive()).attachments == ("no disk", b"whole")
         caller.announce(BALANCE[one], 2)
         caller.wire.binary(b"whole")
-        await caller.is_well()
+        await caller.check_alive()
         caller.wire.leave()
-        heard = await callee.hear()
+        received = await callee.receive()
         if other in UMQ:
-            assert heard.attachments == (b"whole", "the sender is gone")
+            assert received.attachments == (b"whole", "the sender is gone")
         else:
-            assert heard.kind == "cancel"  # of the first call; the second has never left
+            assert received.kind == "cancel"  # of the first call; the second has never left
 
 
 @pytest.mark.parametrize("one", PROTOCOLS)
@@ -743,8 +748,8 @@ async def test_attachments_pass_through_an_application(one: str) -> None:
         return Reply(f"{name} from {context.peer.protocol}", [each[::-1] for each in await context.attachments()])
 
     async with hub(app=app) as place:
-        caller = await speaker(place, one)
-        answer = await caller.ask("turn", "photo", FILES[:3])
+        caller = await connect_raw_peer(place, one)
+        answer = await caller.call_and_wait("turn", "photo", FILES[:3])
         assert (answer.body, answer.attachments) == (f"photo from {one}", tuple(each[::-1] for each in FILES[:3]))
 
 
@@ -775,16 +780,16 @@ async def test_an_application_in_the_hub_can_call_what_others_can() -> None:
         return await context.call(method, body)
 
     async with hub(Settings(SERVER), app) as place:
-        peer = await speaker(place, "lrpm-json")
+        peer = await connect_raw_peer(place, "lrpm-json")
         token = await peer.value("hub.callback", {"id": "c0"})
         answers = [
-            await peer.ask("relay", [name, body])
+            await peer.call_and_wait("relay", [name, body])
             for name, body in (("hub.ping", None), ("hub.publish", {"topic": "a", "data": 1}), ("hub.discover", {}))
         ]
         assert [each.kind for each in answers] == ["result"] * 3
         peer.call("relay", [f"callback.{token}", TEXT])
-        heard = await peer.hear()
-        assert (heard.kind, heard.body) == ("callback", TEXT)
+        received = await peer.receive()
+        assert (received.kind, received.body) == ("callback", TEXT)
 
 
 @waiting
@@ -800,7 +805,7 @@ async def test_what_an_application_in_the_hub_asks_is_answered_as_elsewhere() ->
             return exc.text
 
     async with hub(Settings(SERVER), app) as place:
-        peer = await speaker(place, "lrpm-json")
+        peer = await connect_raw_peer(place, "lrpm-json")
         for asked, answer in (
             (["hub.discover"], {"methods": ["ask"], "routes": ["hub."]}),
             (["hub:discover", "Ask"], {"doc": "Passes it on."}),
@@ -821,7 +826,7 @@ async def test_what_an_application_in_the_hub_asks_is_answered_as_elsewhere() ->
 @waiting
 async def test_a_token_is_written_as_its_reader_can_use_it(one: str) -> None:
     async with hub(Settings(SERVER)) as place:
-        owner, caller = await speaker(place, one), await speaker(place, one)
+        owner, caller = await connect_raw_peer(place, one), await connect_raw_peer(place, one)
         token = str(await owner.value(owner.builtin("callback"), {"id": "C0" if one == "umq36" else "c0"}))
         assert len(token) == 12
         caller.call_back(token, None)
@@ -832,12 +837,12 @@ async def test_a_token_is_written_as_its_reader_can_use_it(one: str) -> None:
 @waiting
 async def test_a_variable_of_one_session_is_read_in_another(one: str, other: str) -> None:
     async with hub(Settings(SERVER)) as place:
-        owner, reader = await speaker(place, one), await speaker(place, other)
+        owner, reader = await connect_raw_peer(place, one), await connect_raw_peer(place, other)
         peers = (await reader.value(reader.builtin("peers")))["peers"]
         assert [each["protocol"] for each in peers] == [one, other]
         for value in (TEXT, "1.10", 1.10, {"a": [None]}, ""):
             await owner.set("Jméno", value)
-            await owner.is_well()
+            await owner.check_alive()
             assert await reader.value(reader.builtin("get"), {"name": "Jméno", "peer": peers[0]["peer"]}) == value
         await owner.value(owner.builtin("unset"), {"name": "Jméno"})
         assert await reader.value(reader.builtin("get"), {"name": "Jméno", "peer": peers[0]["peer"]}) is None
@@ -847,19 +852,19 @@ async def test_a_variable_of_one_session_is_read_in_another(one: str, other: str
 @waiting
 async def test_work_is_pushed_and_pulled_and_given_to_the_next_if_it_fails(one: str, other: str) -> None:
     async with hub(Settings(SERVER)) as place:
-        boss, worker, second = [await speaker(place, each) for each in (one, other, other)]
+        boss, worker, second = [await connect_raw_peer(place, each) for each in (one, other, other)]
         pull = {"queue": "jobs", "callback": "C0" if other == "umq36" else "c0"}
         assert await worker.value(worker.builtin("pull"), pull) is None
         assert await boss.value(boss.builtin("push"), {"queue": "jobs", "data": [TEXT]}) == {"waiting": 0}
-        first = await worker.hear()
+        first = await worker.receive()
         assert (first.kind, first.name, first.body) == ("callback", pull["callback"], [TEXT])
         worker.fail(first, "not today")
-        await worker.is_well()
+        await worker.check_alive()
         assert await second.value(second.builtin("pull"), pull) is None
-        again = await second.hear()
+        again = await second.receive()
         assert again.body == [TEXT]
         second.answer(again, "done")
-        await second.is_well()
+        await second.check_alive()
         assert (await boss.value(boss.builtin("stats")))["queues"] == {}
 
 
@@ -867,8 +872,8 @@ async def test_work_is_pushed_and_pulled_and_given_to_the_next_if_it_fails(one: 
 @waiting
 async def test_work_with_an_attachment_is_passed_on_whole_or_refused(one: str) -> None:
     async with hub(Settings(SERVER)) as place:
-        boss, worker = await speaker(place, one), await speaker(place, one)
-        answer = await boss.ask(boss.builtin("push"), {"queue": "jobs", "data": 1}, (b"photo",))
+        boss, worker = await connect_raw_peer(place, one), await connect_raw_peer(place, one)
+        answer = await boss.call_and_wait(boss.builtin("push"), {"queue": "jobs", "data": 1}, (b"photo",))
         if answer.kind == "result":
             await worker.value(worker.builtin("pull"), {"queue": "jobs", "callback": "C0"})
-            assert (await worker.hear()).attachments == (b"photo",)
+            assert (await worker.receive()).attachments == (b"photo",)

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from fiveways.model import messages as hub
 from fiveways.model.messages import HubMessage
 from fiveways.protocols.base import Conversation, ProtocolSpec, Role
-from tests.support import conversations as talks
+from tests.support import conversations
 
 QUIET = (hub.Accepted, hub.Acknowledged)
 """What a reliable protocol tells beside the matter."""
@@ -24,7 +24,7 @@ class Pair:
         self.spec = spec
         self.now = 0.0
         self.ends: dict[Role, Conversation] = {
-            role: talks.converse(spec, role, limits, OPTIONS.get(spec.name)) for role in Role
+            role: conversations.create_conversation(spec, role, limits, OPTIONS.get(spec.name)) for role in Role
         }
         self.heard: dict[Role, list[HubMessage]] = {role: [] for role in Role}
         if hub.Hello in spec.sendable_messages:
@@ -56,22 +56,22 @@ class Pair:
 
     def take(self, role: Role) -> list[HubMessage]:
         """What an end has heard since it was last asked."""
-        heard = [message for message in self.heard[role] if not isinstance(message, QUIET)]
+        received = [message for message in self.heard[role] if not isinstance(message, QUIET)]
         self.heard[role].clear()
-        return heard
+        return received
 
     def ask(self, role: Role, message: HubMessage) -> HubMessage:
         """One end makes a request, the other hears exactly one word and, where that is the custom, accepts it."""
-        (heard,) = self.say(role, message)
-        call_id = getattr(heard, "id", None)
+        (received,) = self.say(role, message)
+        call_id = getattr(received, "id", None)
         if self.spec.name == "nq" and call_id is not None:
             self.say(other(role), hub.Accepted(call_id))
-        return heard
+        return received
 
     def answer(self, role: Role, message: HubMessage) -> HubMessage:
         """The end `role` answers, and the asker hears exactly one word."""
-        (heard,) = self.say(role, message)
-        return heard
+        (received,) = self.say(role, message)
+        return received
 
 
 def other(role: Role) -> Role:

@@ -28,12 +28,12 @@ def carrying(*kinds: type[hub.HubMessage], but: str = "") -> pytest.MarkDecorato
     return pytest.mark.parametrize(("spec", "role"), cases)
 
 
-def expect(heard: hub.HubMessage, wanted: type[hub.HubMessage], /, **fields: object) -> Any:  # noqa: ANN401  the kind asked for
-    assert type(heard) is wanted
+def expect(received: hub.HubMessage, expected: type[hub.HubMessage], /, **fields: object) -> Any:  # noqa: ANN401  the kind asked for
+    assert type(received) is expected
     for name, value in fields.items():
-        found = getattr(heard, name)
+        found = getattr(received, name)
         assert (found.value() if isinstance(found, Payload) else found) == value, name
-    return heard
+    return received
 
 
 @carrying(hub.Call, hub.Result)
@@ -97,8 +97,8 @@ def test_a_hub_states_every_reason_to_a_client(spec: ProtocolSpec, reason: Reaso
         with pytest.raises(LocalProtocolError):
             pair.say(Role.SERVER, failure)
         return
-    heard = pair.answer(Role.SERVER, failure)
-    expect(heard, hub.Failure, id="h1", reason=reason, text="so it is")
+    received = pair.answer(Role.SERVER, failure)
+    expect(received, hub.Failure, id="h1", reason=reason, text="so it is")
 
 
 @pytest.mark.parametrize("text", ["7 dwarfs", "9 lives", "404 is my number", "hub.err.timeout", "", "žluť"])
@@ -109,10 +109,10 @@ def test_an_exception_is_never_taken_for_a_call_that_did_not_run(spec: ProtocolS
     for asker in Role:
         call = pair.ask(asker, hub.Call(f"h{asker.value}", "math.add", body(spec)))
         assert isinstance(call, hub.Call)
-        heard = pair.answer(other(asker), hub.Failure(call.id, Reason.RAISED, text))
-        assert isinstance(heard, hub.Failure)
-        assert heard.reason.execution is Execution.YES
-        assert text in heard.text
+        received = pair.answer(other(asker), hub.Failure(call.id, Reason.RAISED, text))
+        assert isinstance(received, hub.Failure)
+        assert received.reason.execution is Execution.YES
+        assert text in received.text
 
 
 @carrying(hub.Publish)
@@ -175,8 +175,8 @@ def test_a_refused_subscription_leaves_nothing_behind(spec: ProtocolSpec, role: 
 def test_offering_a_method_and_a_route(spec: ProtocolSpec, role: Role) -> None:
     pair = Pair(spec)
     offer = hub.Register("h1", "math.add", doc="Add.\nTwo numbers.", kind="server", share="first")
-    heard = pair.ask(role, offer)
-    expect(heard, hub.Register, method="math.add", route=False, doc=offer.doc, kind="server", share="first")
+    received = pair.ask(role, offer)
+    expect(received, hub.Register, method="math.add", route=False, doc=offer.doc, kind="server", share="first")
     expect(pair.ask(role, hub.Register("h2", "account", route=True)), hub.Register, method="account", route=True)
     expect(pair.ask(role, hub.Unregister("h3", "math.add")), hub.Unregister, method="math.add", route=False)
 
@@ -199,10 +199,10 @@ def test_discovery_gives_lists_and_documentation(spec: ProtocolSpec, role: Role)
 @carrying(hub.SetVariable, hub.UnsetVariable)
 def test_variables_are_set_and_unset(spec: ProtocolSpec, role: Role) -> None:
     pair = Pair(spec)
-    heard = pair.ask(role, hub.SetVariable("h1", "colour", body(spec)))
-    expect(heard, hub.SetVariable, name="colour", body=body(spec).value())
-    assert isinstance(heard, hub.SetVariable)
-    expect(pair.answer(other(role), hub.Result(str(heard.id))), hub.Result, id="h1")
+    received = pair.ask(role, hub.SetVariable("h1", "colour", body(spec)))
+    expect(received, hub.SetVariable, name="colour", body=body(spec).value())
+    assert isinstance(received, hub.SetVariable)
+    expect(pair.answer(other(role), hub.Result(str(received.id))), hub.Result, id="h1")
     expect(pair.ask(role, hub.UnsetVariable("h2", "colour")), hub.UnsetVariable, name="colour")
 
 
@@ -210,11 +210,11 @@ def test_variables_are_set_and_unset(spec: ProtocolSpec, role: Role) -> None:
 @carrying(hub.Attachment, but="mqtt-rpc")
 def test_attachments_follow_their_message_in_order_whatever_order_they_come_in(spec: ProtocolSpec, role: Role) -> None:
     pair = Pair(spec)
-    heard = pair.say(role, hub.Call("h1", "upload", body(spec), attachments=("a", "b", "c")))
-    heard += pair.say(role, hub.Attachment("b", b"two"))
-    heard += pair.say(role, hub.Attachment("a", b"\x00one"))
-    heard += pair.say(role, hub.Attachment("c", error="no third"))
-    call, *attachments = heard
+    received = pair.say(role, hub.Call("h1", "upload", body(spec), attachments=("a", "b", "c")))
+    received += pair.say(role, hub.Attachment("b", b"two"))
+    received += pair.say(role, hub.Attachment("a", b"\x00one"))
+    received += pair.say(role, hub.Attachment("c", error="no third"))
+    call, *attachments = received
     assert isinstance(call, hub.Call)
     assert attachments == [
         hub.Attachment(call.attachments[0], b"\x00one"),
@@ -245,11 +245,11 @@ def test_a_streamed_answer_arrives_whole_and_in_order(name: str, role: Role) -> 
     call = pair.ask(role, hub.Call("h1", method, body(spec), stream=True))
     expect(call, hub.Call, stream=True)
     assert isinstance(call, hub.Call)
-    heard = []
+    received = []
     for number in range(5):
-        heard += pair.say(other(role), hub.Result(call.id, body(spec), stream=True, last=number == 4))
-    assert [type(message) for message in heard] == [hub.Result] * 5
-    assert [message.last for message in heard if isinstance(message, hub.Result)] == [False] * 4 + [True]
+        received += pair.say(other(role), hub.Result(call.id, body(spec), stream=True, last=number == 4))
+    assert [type(message) for message in received] == [hub.Result] * 5
+    assert [message.last for message in received if isinstance(message, hub.Result)] == [False] * 4 + [True]
 
 
 @pytest.mark.parametrize("role", Role, ids=lambda role: role.value)

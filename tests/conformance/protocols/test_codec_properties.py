@@ -16,8 +16,7 @@ from fiveways.protocols import registry
 from fiveways.protocols.base import Conversation, ProtocolSpec, Role
 from fiveways.wire.limits import Limits
 from fiveways.wire.packet import Packet
-from tests.support import conversations as talks
-from tests.support import vectors
+from tests.support import conversations, vectors
 
 SMALL = {"max_text": 4096, "max_attachments": 8, "max_expected_attachments": 16, "max_pending": 8}
 LONGEST_ANSWER = 8192
@@ -43,16 +42,16 @@ def packets_of_vectors(spec: ProtocolSpec) -> tuple[Packet, ...]:
     return tuple(found)
 
 
-def check_understood_or_blamed(talk: Conversation, packet: Packet) -> None:
+def check_understood_or_blamed(conversation: Conversation, packet: Packet) -> None:
     """Words come up, or the peer is told in its own language that it broke the protocol; nothing else happens."""
-    heard = talk.receive(packet, 0.0)
-    answer = sum(len(each.payload) for each in talk.take_packets())
+    received = conversation.receive(packet, 0.0)
+    answer = sum(len(each.payload) for each in conversation.take_packets())
     assert answer <= LONGEST_ANSWER + len(packet.payload)
-    if talk.error is not None:
-        assert isinstance(talk.error, RemoteProtocolError)
-        assert talk.closed
+    if conversation.error is not None:
+        assert isinstance(conversation.error, RemoteProtocolError)
+        assert conversation.closed
         assert answer
-        assert not heard
+        assert not received
 
 
 @every_protocol
@@ -72,9 +71,9 @@ def test_every_prefix_of_a_frame_is_a_message_or_a_protocol_error(spec: Protocol
             with suppress(RemoteProtocolError):
                 spec.decode(cut, Limits())
             for role in Role:
-                talk = talks.converse(spec, role)
-                talks.open_up(talk, spec, role)
-                check_understood_or_blamed(talk, cut)
+                conversation = conversations.create_conversation(spec, role)
+                conversations.complete_handshake(conversation, spec, role)
+                check_understood_or_blamed(conversation, cut)
             tried += 1
     assert tried > 500
 
@@ -85,43 +84,43 @@ def test_every_prefix_of_a_frame_is_a_message_or_a_protocol_error(spec: Protocol
 def test_garbage_is_understood_or_blamed_on_the_peer(spec: ProtocolSpec, payload: bytes, is_text: bool) -> None:
     for role in Role:
         for opened in (True, False):
-            talk = talks.converse(spec, role, SMALL)
+            conversation = conversations.create_conversation(spec, role, SMALL)
             if opened:
-                talks.open_up(talk, spec, role)
-            check_understood_or_blamed(talk, Packet(payload, is_text, talks.CHANNEL.get(spec.name, "")))
+                conversations.complete_handshake(conversation, spec, role)
+            check_understood_or_blamed(conversation, Packet(payload, is_text, conversations.CHANNEL.get(spec.name, "")))
 
 
 @every_protocol
 @given(data=st.data())
 @settings(max_examples=150, deadline=None)
 def test_a_conversation_of_damaged_frames_ends_well(spec: ProtocolSpec, data: st.DataObject) -> None:
-    talk = talks.converse(spec, Role.SERVER, SMALL)
-    talks.open_up(talk, spec, Role.SERVER)
+    conversation = conversations.create_conversation(spec, Role.SERVER, SMALL)
+    conversations.complete_handshake(conversation, spec, Role.SERVER)
     good = packets_of_vectors(spec)
     for _ in range(data.draw(st.integers(1, 12))):
-        if talk.closed:
+        if conversation.closed:
             break
         packet = data.draw(st.sampled_from(good))
         at = data.draw(st.integers(0, len(packet.payload)))
         patch = data.draw(st.binary(max_size=3))
         damaged = packet.payload[:at] + patch + packet.payload[at + data.draw(st.integers(0, 3)) :]
-        check_understood_or_blamed(talk, Packet(damaged, packet.is_text, packet.channel))
+        check_understood_or_blamed(conversation, Packet(damaged, packet.is_text, packet.channel))
 
 
 @every_protocol
 def test_a_flood_of_requests_is_bounded(spec: ProtocolSpec) -> None:
     """However often the vectors' frames are repeated, and never answered, what is held stays within the limits."""
-    talk = talks.converse(spec, Role.SERVER, SMALL)
-    talks.open_up(talk, spec, Role.SERVER)
+    conversation = conversations.create_conversation(spec, Role.SERVER, SMALL)
+    conversations.complete_handshake(conversation, spec, Role.SERVER)
     held = 0
     for round_number in range(60):
         for packet in packets_of_vectors(spec):
-            if talk.closed:
-                talk = talks.converse(spec, Role.SERVER, SMALL)
-                talks.open_up(talk, spec, Role.SERVER)
-            talk.receive(packet, round_number / 1000)
-            talk.take_packets()
-        held = max(held, talks.held(talk))
+            if conversation.closed:
+                conversation = conversations.create_conversation(spec, Role.SERVER, SMALL)
+                conversations.complete_handshake(conversation, spec, Role.SERVER)
+            conversation.receive(packet, round_number / 1000)
+            conversation.take_packets()
+        held = max(held, conversations.count_entries(conversation))
     assert held < 2000
 
 
@@ -146,7 +145,7 @@ def test_no_depth_of_nesting_is_too_deep_to_be_refused(name: str, before: bytes,
     for opening, core, closing in pieces:
         for depth in (127, 128, 129, 200, *range(880, 1010), 5000, 50_000):
             bomb = before + opening * depth + core + closing * depth + after
-            talk = talks.converse(spec, Role.SERVER)
-            talks.open_up(talk, spec, Role.SERVER)
-            for message in talk.receive(Packet(bomb, name != "lrpm-cbor"), 0.0):
+            conversation = conversations.create_conversation(spec, Role.SERVER)
+            conversations.complete_handshake(conversation, spec, Role.SERVER)
+            for message in conversation.receive(Packet(bomb, name != "lrpm-cbor"), 0.0):
                 assert depth <= 128 or not isinstance(message, hub.Call | hub.Publish) or name in {"umq", "umq36"}

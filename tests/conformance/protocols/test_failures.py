@@ -73,6 +73,6 @@ def test_a_cell(name: str, row: dict[str, Any]) -> None:
     pair.ends[Role.SERVER].send(failure, 0.0)
     (packet,) = pair.ends[Role.SERVER].take_packets()
     assert cell(packet) == row[column]
-    (heard,) = pair.ends[Role.CLIENT].receive(packet, 0.0)
-    assert isinstance(heard, hub.Failure)
-    assert heard.reason is reason
+    (received,) = pair.ends[Role.CLIENT].receive(packet, 0.0)
+    assert isinstance(received, hub.Failure)
+    assert received.reason is reason

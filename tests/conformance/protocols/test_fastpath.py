@@ -18,8 +18,7 @@ from fiveways.protocols.umq_family.conversation_base import UmqConversationBase
 from fiveways.wire.limits import Limits
 from fiveways.wire.packet import Packet
 from fiveways.wire.payload import Json, Payload, Text, Value
-from tests.support import conversations as talks
-from tests.support import vectors
+from tests.support import conversations, vectors
 
 LIMITS = {"max_text": 300, "max_pending": 6, "max_id": 20, "max_name": 40, "max_depth": 20}
 LONG_WAY: dict[str, Callable[[Any, Packet, float], Any]] = {
@@ -109,21 +108,21 @@ class Twins:
 
     def __init__(self, spec: ProtocolSpec, role: Role) -> None:
         self.long_way = LONG_WAY[spec.name]
-        self.short, self.long = (talks.converse(spec, role, LIMITS) for _ in range(2))
-        for talk in (self.short, self.long):
-            talks.open_up(talk, spec, role)
-            talk.take_packets()
+        self.short, self.long = (conversations.create_conversation(spec, role, LIMITS) for _ in range(2))
+        for conversation in (self.short, self.long):
+            conversations.complete_handshake(conversation, spec, role)
+            conversation.take_packets()
 
     def receive(self, packet: Packet) -> None:
-        heard, wanted = list(self.short.receive(packet, 0.0)), list(self.long_way(self.long, packet, 0.0))
-        assert heard == wanted
+        received, expected = list(self.short.receive(packet, 0.0)), list(self.long_way(self.long, packet, 0.0))
+        assert received == expected
         self.compare()
 
     def send(self, message: hub.HubMessage) -> None:
         outcomes = []
-        for talk in (self.short, self.long):
+        for conversation in (self.short, self.long):
             try:
-                talk.send(message, 0.0)
+                conversation.send(message, 0.0)
                 outcomes.append("")
             except LocalProtocolError as exc:
                 outcomes.append(repr(exc))
@@ -137,8 +136,12 @@ class Twins:
         assert (self.short.deadline(), self.short.wake(0.0)) == (self.long.deadline(), self.long.wake(0.0))
 
 
-def open_requests(talk: Any) -> tuple[set[str], set[object], set[str]]:  # noqa: ANN401  looks inside
-    return set(talk._incoming_requests), set(talk._outgoing_requests), set(talk._outgoing_by_hub_id)
+def open_requests(conversation: Any) -> tuple[set[str], set[object], set[str]]:  # noqa: ANN401  looks inside
+    return (
+        set(conversation._incoming_requests),
+        set(conversation._outgoing_requests),
+        set(conversation._outgoing_by_hub_id),
+    )
 
 
 @only(*LONG_WAY)
@@ -166,13 +169,13 @@ def test_the_same_number_of_calls_is_open_at_most_and_the_same_id_is_refused(spe
 
 def test_what_the_hub_should_hear_first_comes_first_in_lrpm() -> None:
     twins = Twins(registry.load("lrpm-json"), Role.SERVER)
-    for talk in (twins.short, twins.long):
-        talk.send(hub.Call("h1", "upload", Value("x" * 250), attachments=("a",)), 0.0)
-        talk.send(hub.Attachment("a", b"not too small"), 0.0)
+    for conversation in (twins.short, twins.long):
+        conversation.send(hub.Call("h1", "upload", Value("x" * 250), attachments=("a",)), 0.0)
+        conversation.send(hub.Attachment("a", b"not too small"), 0.0)
     call = Packet(b'[40,1,"math.add",1,{}]')
-    heard, wanted = twins.short.receive(call, 0.0), twins.long_way(twins.long, call, 0.0)
-    assert [type(message) for message in heard] == [hub.Failure, hub.Call]
-    assert list(heard) == list(wanted)
+    received, expected = twins.short.receive(call, 0.0), twins.long_way(twins.long, call, 0.0)
+    assert [type(message) for message in received] == [hub.Failure, hub.Call]
+    assert list(received) == list(expected)
 
 
 @only(*LONG_WAY)
@@ -209,10 +212,10 @@ def test_what_is_written_the_short_way_is_the_canonical_form(
     except LocalProtocolError:
         return  # half of a surrogate pair
     (call,) = canonical(spec, client)
-    (heard,) = server.receive(call, 0.0)
-    assert isinstance(heard, hub.Call)
-    assert heard.method == name
-    server.send(hub.Result(heard.id, body), 0.0)
+    (received,) = server.receive(call, 0.0)
+    assert isinstance(received, hub.Call)
+    assert received.method == name
+    server.send(hub.Result(received.id, body), 0.0)
     (answer,) = canonical(spec, server)
     (result,) = client.receive(answer, 0.0)
     assert isinstance(result, hub.Result)
@@ -221,13 +224,13 @@ def test_what_is_written_the_short_way_is_the_canonical_form(
 
 
 def opened(spec: ProtocolSpec, role: Role) -> Conversation:
-    talk = talks.converse(spec, role)
-    talks.open_up(talk, spec, role)
-    talk.take_packets()
-    return talk
+    conversation = conversations.create_conversation(spec, role)
+    conversations.complete_handshake(conversation, spec, role)
+    conversation.take_packets()
+    return conversation
 
 
-def canonical(spec: ProtocolSpec, talk: Conversation) -> list[Packet]:
-    packets = talk.take_packets()
+def canonical(spec: ProtocolSpec, conversation: Conversation) -> list[Packet]:
+    packets = conversation.take_packets()
     assert [spec.encode(message) for packet in packets for message in spec.decode(packet, Limits())] == packets
     return packets

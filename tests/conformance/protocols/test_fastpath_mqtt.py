@@ -111,17 +111,17 @@ class Twins:
 
     def receive(self, packet: Packet) -> list[hub.HubMessage]:
         self.now += MOMENT
-        heard = list(self.short.receive(packet, self.now))
-        assert heard == list(self.long.receive(packet, self.now))
+        received = list(self.short.receive(packet, self.now))
+        assert received == list(self.long.receive(packet, self.now))
         self.compare()
-        return heard
+        return received
 
     def send(self, message: hub.HubMessage) -> None:
         self.now += MOMENT
         outcomes = []
-        for talk in (self.short, self.long):
+        for conversation in (self.short, self.long):
             try:
-                talk.send(message, self.now)
+                conversation.send(message, self.now)
                 outcomes.append("")
             except LocalProtocolError as exc:
                 outcomes.append(repr(exc))
@@ -147,26 +147,26 @@ def own(options: dict[str, Any]) -> dict[str, Any]:
     return {**options, "shares": options["shares"]()} if "shares" in options else options
 
 
-def state(talk: MqttConversation) -> tuple[object, ...]:
+def state(conversation: MqttConversation) -> tuple[object, ...]:
     """All that is known, in its order."""
-    requests, echoes = talk._requests, talk._echo_filter
+    requests, echoes = conversation._requests, conversation._echo_filter
     recent = requests.recent
     return (
         *(list(each.items()) for each in (requests.open, requests.incoming, requests.outgoing)),
         *(list(each.items()) for each in (recent._current, recent._previous, echoes._current, echoes._previous)),
         *(
             recent._rotates_at,
-            talk.deadline(),
-            talk.closed,
-            talk.refused_messages,
-            talk.stray_responses,
-            talk.unknown_time_units,
+            conversation.deadline(),
+            conversation.closed,
+            conversation.refused_messages,
+            conversation.stray_responses,
+            conversation.unknown_time_units,
         ),
         *(
-            talk.unsent,
+            conversation.unsent,
             repr(requests._numbers),
             requests.outgoing_per_topic,
-            *((talk._quota._topics, talk._quota._recent_devices) if talk._quota else ()),
+            *((conversation._quota._topics, conversation._quota._recent_devices) if conversation._quota else ()),
         ),
     )
 
@@ -264,11 +264,11 @@ def to_say() -> st.SearchStrategy[Callable[[str], hub.HubMessage] | None]:
 OTHERS = [hub.Result("c1", None), hub.Result("c1", None, stream=True), hub.Goodbye(), hub.Hello()]
 
 
-def draw_word(data: st.DataObject, talk: MqttConversation) -> hub.HubMessage:
+def draw_word(data: st.DataObject, conversation: MqttConversation) -> hub.HubMessage:
     """Draw what is said about an open request or another one; or, if the conversation is closed, a greeting too."""
     if (message := data.draw(to_say())) is None:
-        return OTHERS[data.draw(st.integers(0, 3 if talk.closed else 1))]
-    ids = [*talk._requests.incoming, *talk._requests.outgoing, "c1", "c2", "c3", "c4", "c5"]
+        return OTHERS[data.draw(st.integers(0, 3 if conversation.closed else 1))]
+    ids = [*conversation._requests.incoming, *conversation._requests.outgoing, "c1", "c2", "c3", "c4", "c5"]
     return message(ids[data.draw(st.integers(0, len(ids) - 1))])
 
 
@@ -363,8 +363,8 @@ def test_too_many_at_once_are_refused_alike(options: dict[str, Any]) -> None:
     twins = Twins(options)
     # 0.8 of 4 calls are for one topic, and 0.8 of these for one device.
     most, most_asked = (2, 3) if "shares" in options else (LIMITS.max_pending, LIMITS.max_pending)
-    heard = [message for number in range(6) for message in twins.receive(on("/math", asked(number, eos=True)))]
-    assert len(heard) == most
+    received = [message for number in range(6) for message in twins.receive(on("/math", asked(number, eos=True)))]
+    assert len(received) == most
     assert len(twins.flush()) == 6 - most
     for number in range(6):
         twins.send(hub.Call(f"c{number}", "math.add", Binary(b"1"), "/math/add"))

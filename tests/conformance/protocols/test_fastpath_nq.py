@@ -94,10 +94,13 @@ class Twins:
     def receive(self, packet: Packet | str) -> list[hub.HubMessage]:
         packet = Packet(bytes_of(packet)) if isinstance(packet, str) else packet
         self.now += MOMENT
-        heard, wanted = list(self.short.receive(packet, self.now)), list(self.long.receive_general(packet, self.now))
-        assert heard == wanted
+        received, expected = (
+            list(self.short.receive(packet, self.now)),
+            list(self.long.receive_general(packet, self.now)),
+        )
+        assert received == expected
         self.compare()
-        return heard
+        return received
 
     def send(self, message: hub.HubMessage) -> None:
         self.now += MOMENT
@@ -123,12 +126,15 @@ class Twins:
         self.compare()
 
     def relink(self) -> None:
-        for talk in (self.short, self.long):
-            talk.reconnect(self.now)
+        for conversation in (self.short, self.long):
+            conversation.reconnect(self.now)
         self.compare()
 
     def restore(self, *, unaccepted: bool) -> None:
-        saved = [json.loads(json.dumps(talk.export(unaccepted=unaccepted))) for talk in (self.short, self.long)]
+        saved = [
+            json.loads(json.dumps(conversation.export(unaccepted=unaccepted)))
+            for conversation in (self.short, self.long)
+        ]
         self.short, self.long = (NqConversation.restore(self.setup(), each, self.now) for each in saved)
         self.compare()
 
@@ -136,15 +142,21 @@ class Twins:
         assert picture(self.short) == picture(self.long)
 
 
-def picture(talk: Any) -> dict[str, object]:  # noqa: ANN401  looks inside
+def picture(conversation: Any) -> dict[str, object]:  # noqa: ANN401  looks inside
     """Return the whole state of a conversation, in order."""
-    incoming, shared, line = talk._incoming, talk._shared, talk._retransmission
+    incoming, shared, line = conversation._incoming, conversation._shared, conversation._retransmission
     requests = incoming.requests
     return {
-        "export": talk.export(unaccepted=True),
+        "export": conversation.export(unaccepted=True),
         "state": (
-            *(talk.closed, talk._state, talk.assigned_peer_id, talk.deadline(), talk.is_idle),
-            *(talk._is_renewed, talk._now),
+            *(
+                conversation.closed,
+                conversation._state,
+                conversation.assigned_peer_id,
+                conversation.deadline(),
+                conversation.is_idle,
+            ),
+            *(conversation._is_renewed, conversation._now),
         ),
         "requests": [shape(each) for each in requests.all()],
         "backchannels": [(a, each.key) for a, each in requests.by_backchannel.items()],
@@ -159,7 +171,7 @@ def picture(talk: Any) -> dict[str, object]:  # noqa: ANN401  looks inside
         ),
         "pending": (
             *(list(shared.hub_messages), shared.pending_acks, shared.pending_stream_acks),
-            *(list(talk._deferred.by_attachment), talk._final_packets),
+            *(list(conversation._deferred.by_attachment), conversation._final_packets),
         ),
     }
 
@@ -265,8 +277,8 @@ def test_events_of_ours_are_no_requests() -> None:
     twins = Twins({}, Role.CLIENT)
     twins.send(hub.Subscribe("s1", parse_pattern("a", NQ), "mine"))
     twins.flush()
-    (heard,) = twins.receive('{"t":"h-1","r":"1","d":5}')
-    assert isinstance(heard, hub.Event)
+    (received,) = twins.receive('{"t":"h-1","r":"1","d":5}')
+    assert isinstance(received, hub.Event)
     twins.receive('{"t":"h-1","r":"1","d":5}')
     twins.flush()
     assert twins.receive('[{"t":"h-2","r":"1","d":5},{"t":"hub-closed","r":"1","d":{"id":"h-1"}}]')
@@ -292,26 +304,26 @@ def test_what_is_under_way_goes_on_alike_over_another_link_and_in_another_place(
 
 
 def test_what_is_plain_takes_the_short_way(monkeypatch: pytest.MonkeyPatch) -> None:
-    talk = NqConversation(
+    conversation = NqConversation(
         ConversationSetup("peer", Role.SERVER, Random(7), LIMITS, {"id_prefix": "h", "accept_within": 0.02})
     )
     for name in ("receive_general", "send_general"):
         monkeypatch.setattr(NqConversation, name, lambda *_given: pytest.fail("the long way was taken"))
     for number in range(1, 400):
         ack = f'{{"i":"h-{number - 1:x}"}}'
-        heard = talk.receive(Packet(f"[{plain(number)},{ack}]".encode()), 0.0)
+        received = conversation.receive(Packet(f"[{plain(number)},{ack}]".encode()), 0.0)
         asked = f"math-add#{number}"
         call = hub.Call(asked, "math.add", Json(b"[%d]" % number), "math-add", stream=True, progress=True)
-        assert list(heard) == [call, *[hub.Acknowledged(f"math-add#{number - 1}")] * (number > 1)]
-        talk.send(hub.Accepted(asked), 0.0)
-        talk.send(hub.Result(asked, Json(b'{"a":1}')), 0.0)
-        assert talk.take_packets() == [Packet(f'{{"a":"h-{number:x}","i":"{number}","d":{{"a":1}}}}'.encode())]
+        assert list(received) == [call, *[hub.Acknowledged(f"math-add#{number - 1}")] * (number > 1)]
+        conversation.send(hub.Accepted(asked), 0.0)
+        conversation.send(hub.Result(asked, Json(b'{"a":1}')), 0.0)
+        assert conversation.take_packets() == [Packet(f'{{"a":"h-{number:x}","i":"{number}","d":{{"a":1}}}}'.encode())]
 
 
 @pytest.mark.parametrize("past", [0, 1, 255, 256, 257, 4095, 4096, 65535])
 def test_identifiers_are_numbers_in_hexadecimal_whatever_came_before(past: int) -> None:
-    talk = NqConversation(ConversationSetup("peer", Role.SERVER, Random(7), Limits(), {"id_prefix": "h"}))
-    common = talk._shared
+    conversation = NqConversation(ConversationSetup("peer", Role.SERVER, Random(7), Limits(), {"id_prefix": "h"}))
+    common = conversation._shared
     common.last_number = past
     common.start_new_prefix([])
     assert [common.mint() for _ in range(3)] == [f"{common.prefix}-{past + number:x}" for number in (1, 2, 3)]

@@ -14,7 +14,7 @@ from fiveways.wire.packet import Packet
 from fiveways.wire.payload import Value
 from tests.conformance.protocols.conversation_pair import Pair
 from tests.conformance.protocols.memory_blobs import FakeBlob, HugeBlob, LostBlob
-from tests.support import conversations as talks
+from tests.support import conversations
 
 every_protocol = pytest.mark.parametrize("spec", registry.all_specs(), ids=attrgetter("name"))
 
@@ -39,87 +39,87 @@ ANSWER = {
 
 
 def opened(spec: ProtocolSpec, limits: Mapping[str, object] | None = None) -> Conversation:
-    talk = talks.converse(spec, Role.SERVER, limits)
-    talks.open_up(talk, spec, Role.SERVER)
-    return talk
+    conversation = conversations.create_conversation(spec, Role.SERVER, limits)
+    conversations.complete_handshake(conversation, spec, Role.SERVER)
+    return conversation
 
 
 def announced(spec: ProtocolSpec, limits: Mapping[str, object] | None = None) -> tuple[Conversation, tuple[str, ...]]:
     """A server that has heard, at time 0, a call with two attachments; and their names."""
-    talk = opened(spec, limits)
-    (call,) = talk.receive(Packet(TWO_ANNOUNCED[spec.name]), 0.0)
+    conversation = opened(spec, limits)
+    (call,) = conversation.receive(Packet(TWO_ANNOUNCED[spec.name]), 0.0)
     assert isinstance(call, hub.Call)
-    return talk, call.attachments
+    return conversation, call.attachments
 
 
 @umq_dialects
 def test_a_blob_is_an_attachment_like_any_other(spec: ProtocolSpec) -> None:
-    talk, (first, second) = announced(spec)
+    conversation, (first, second) = announced(spec)
     blob = HugeBlob(1 << 28)
-    assert talk.receive(Packet(b"", is_text=False, blob=blob), 1.0) == (hub.Attachment(first, blob),)
-    assert talk.receive(Packet(b"small", is_text=False), 1.0) == (hub.Attachment(second, b"small"),)
+    assert conversation.receive(Packet(b"", is_text=False, blob=blob), 1.0) == (hub.Attachment(first, blob),)
+    assert conversation.receive(Packet(b"small", is_text=False), 1.0) == (hub.Attachment(second, b"small"),)
 
 
 @umq_dialects
 def test_a_blob_goes_out_as_it_lies_and_in_its_turn(spec: ProtocolSpec) -> None:
     pair, blob = Pair(spec), HugeBlob(1 << 28)
-    talk = pair.ends[Role.SERVER]
-    talk.send(hub.Call("h1", "upload", attachments=("a", "b")), 0.0)
-    talk.send(hub.Attachment("b", blob), 0.0)
-    assert [packet.is_text for packet in talk.take_packets()] == [True]
-    talk.send(hub.Attachment("a", b"small"), 0.0)
-    assert talk.take_packets() == [Packet(b"small", is_text=False), Packet(b"", is_text=False, blob=blob)]
+    conversation = pair.ends[Role.SERVER]
+    conversation.send(hub.Call("h1", "upload", attachments=("a", "b")), 0.0)
+    conversation.send(hub.Attachment("b", blob), 0.0)
+    assert [packet.is_text for packet in conversation.take_packets()] == [True]
+    conversation.send(hub.Attachment("a", b"small"), 0.0)
+    assert conversation.take_packets() == [Packet(b"small", is_text=False), Packet(b"", is_text=False, blob=blob)]
 
 
 @umq_dialects
 def test_a_blob_over_the_limit_fails_alone(spec: ProtocolSpec) -> None:
-    talk, (first, second) = announced(spec, {"max_attachment": 1000})
-    (failed,) = talk.receive(Packet(b"", is_text=False, blob=HugeBlob(1001)), 1.0)
+    conversation, (first, second) = announced(spec, {"max_attachment": 1000})
+    (failed,) = conversation.receive(Packet(b"", is_text=False, blob=HugeBlob(1001)), 1.0)
     assert failed == hub.Attachment(first, error="larger than 1000 bytes")
     fitting = HugeBlob(1000)
-    assert talk.receive(Packet(b"", is_text=False, blob=fitting), 1.0) == (hub.Attachment(second, fitting),)
+    assert conversation.receive(Packet(b"", is_text=False, blob=fitting), 1.0) == (hub.Attachment(second, fitting),)
 
 
 @umq_dialects
 def test_a_blob_that_nobody_announced_ends_the_conversation(spec: ProtocolSpec) -> None:
-    talk = opened(spec)
-    assert not talk.receive(Packet(b"", is_text=False, blob=HugeBlob(5)), 0.0)
-    assert talk.error is not None
-    assert talk.error.fault is Fault.STRAY_ATTACHMENT
-    assert talk.closed
+    conversation = opened(spec)
+    assert not conversation.receive(Packet(b"", is_text=False, blob=HugeBlob(5)), 0.0)
+    assert conversation.error is not None
+    assert conversation.error.fault is Fault.STRAY_ATTACHMENT
+    assert conversation.closed
 
 
 @umq_dialects
 def test_progress_keeps_an_attachment_alive(spec: ProtocolSpec) -> None:
-    talk, (first, second) = announced(spec)
-    assert talk.deadline() == 30.0
+    conversation, (first, second) = announced(spec)
+    assert conversation.deadline() == 30.0
     for now in (20.0, 40.0, 60.0):
-        assert talk.progress(now, 1 << 24)
-        assert talk.deadline() == now + 30.0
-        assert not talk.wake(now + 29.9)
+        assert conversation.progress(now, 1 << 24)
+        assert conversation.deadline() == now + 30.0
+        assert not conversation.wake(now + 29.9)
     blob = HugeBlob(7)
-    assert talk.receive(Packet(b"", is_text=False, blob=blob), 80.0) == (hub.Attachment(first, blob),)
-    assert talk.deadline() == 110.0
-    assert talk.wake(110.0) == [hub.Attachment(second, error="timed out")]
+    assert conversation.receive(Packet(b"", is_text=False, blob=blob), 80.0) == (hub.Attachment(first, blob),)
+    assert conversation.deadline() == 110.0
+    assert conversation.wake(110.0) == [hub.Attachment(second, error="timed out")]
 
 
 @umq_dialects
 def test_one_that_was_given_up_and_comes_after_all_is_dropped_and_lets_the_next_come(spec: ProtocolSpec) -> None:
-    talk, names = announced(spec)
-    assert [message.name for message in talk.wake(30.0) if isinstance(message, hub.Attachment)] == list(names)
-    assert not talk.progress(31.0, 1 << 24)
-    assert talk.deadline() is None
+    conversation, names = announced(spec)
+    assert [message.name for message in conversation.wake(30.0) if isinstance(message, hub.Attachment)] == list(names)
+    assert not conversation.progress(31.0, 1 << 24)
+    assert conversation.deadline() is None
     for _ in names:
-        assert not talk.receive(Packet(b"", is_text=False, blob=HugeBlob(7)), 32.0)
-    assert talk.error is None
+        assert not conversation.receive(Packet(b"", is_text=False, blob=HugeBlob(7)), 32.0)
+    assert conversation.error is None
 
 
 @every_protocol
 def test_progress_means_nothing_where_nothing_is_awaited(spec: ProtocolSpec) -> None:
-    talk = opened(spec)
-    before = talk.deadline(), talk.take_packets()
-    talk.progress(5.0, 1 << 24)
-    assert (talk.deadline(), talk.take_packets()) == before
+    conversation = opened(spec)
+    before = conversation.deadline(), conversation.take_packets()
+    conversation.progress(5.0, 1 << 24)
+    assert (conversation.deadline(), conversation.take_packets()) == before
 
 
 @holders
@@ -149,14 +149,14 @@ def test_a_blob_over_the_limits_fails_in_lrpm_without_being_read(spec: ProtocolS
 
 def test_a_blob_over_the_limits_fails_its_call_in_nq_without_being_read() -> None:
     pair = Pair(registry.load("nq"), {"max_text": 1000})
-    talk = pair.ends[Role.SERVER]
-    talk.send(hub.Call("h1", "upload", attachments=("a", "b")), 0.0)
-    talk.send(hub.Attachment("a", b"small"), 0.0)
-    talk.send(hub.Attachment("b", HugeBlob(1001)), 0.0)
-    (failure,) = talk.wake(0.0)
+    conversation = pair.ends[Role.SERVER]
+    conversation.send(hub.Call("h1", "upload", attachments=("a", "b")), 0.0)
+    conversation.send(hub.Attachment("a", b"small"), 0.0)
+    conversation.send(hub.Attachment("b", HugeBlob(1001)), 0.0)
+    (failure,) = conversation.wake(0.0)
     assert isinstance(failure, hub.Failure)
     assert (failure.id, failure.reason) == ("h1", Reason.TOO_LARGE)
-    assert not any(packet.payload.count(b"upload") for packet in talk.take_packets())
+    assert not any(packet.payload.count(b"upload") for packet in conversation.take_packets())
 
 
 @holders
@@ -175,24 +175,26 @@ def test_a_blob_that_cannot_be_read_any_more_fails_alone(spec: ProtocolSpec) -> 
 @every_protocol
 @pytest.mark.parametrize("somewhere_else", [False, True])
 def test_a_message_over_the_limit_is_refused_whatever_is_in_it(spec: ProtocolSpec, somewhere_else: bool) -> None:
-    talk, limit = opened(spec), Limits().max_text
-    talk.take_packets()
+    conversation, limit = opened(spec), Limits().max_text
+    conversation.take_packets()
     content = ANSWER[spec.name] + b"x" * (limit + 1 - len(ANSWER[spec.name]))
     blob = HugeBlob(len(content)) if somewhere_else else None
     is_text = spec.name not in {"lrpm-cbor", "mqtt-rpc"}
-    packet = Packet(b"" if somewhere_else else content, is_text, talks.CHANNEL.get(spec.name, ""), blob=blob)
+    packet = Packet(b"" if somewhere_else else content, is_text, conversations.CHANNEL.get(spec.name, ""), blob=blob)
     with pytest.raises(RemoteProtocolError) as refused:
         spec.decode(packet, Limits())
     assert refused.value.fault is Fault.TOO_LARGE
     assert str(limit + 1) in refused.value.text
-    heard = talk.receive(packet, 0.0)
+    received = conversation.receive(packet, 0.0)
     if spec.name == "mqtt-rpc":  # what others say on the same broker ends nobody's conversation
-        assert [type(message) for message in heard] == [hub.Stray]
+        assert [type(message) for message in received] == [hub.Stray]
         return
-    (answer,) = talk.take_packets()
+    (answer,) = conversation.take_packets()
     assert str(limit + 1).encode() in answer.payload
     # NQ never ends by a fault: it delivers what can be read.
-    assert (talk.closed, talk.error is not None) == ((False, False) if spec.name == "nq" else (True, True))
+    assert (conversation.closed, conversation.error is not None) == (
+        (False, False) if spec.name == "nq" else (True, True)
+    )
 
 
 @every_protocol

@@ -47,8 +47,8 @@ class Subscriber:
             pass  # it was not the moment for that
 
     def subscribe(self) -> None:
-        heard = self.pair.say(Role.CLIENT, hub.Subscribe(f"h{self.count}", PATTERN, f"s{self.count}"))
-        self.asked += [message for message in heard if isinstance(message, hub.Subscribe)]
+        received = self.pair.say(Role.CLIENT, hub.Subscribe(f"h{self.count}", PATTERN, f"s{self.count}"))
+        self.asked += [message for message in received if isinstance(message, hub.Subscribe)]
 
     def grant(self) -> None:
         if self.asked:
@@ -118,27 +118,27 @@ def bodies() -> st.SearchStrategy[Payload]:
     )
 
 
-def written(talk: Conversation, event: hub.Event) -> list[Packet] | None:
+def written(conversation: Conversation, event: hub.Event) -> list[Packet] | None:
     """What goes to the peer; None if it cannot be said."""
-    talk.take_packets()
+    conversation.take_packets()
     try:
-        talk.send(event, 0.0)
+        conversation.send(event, 0.0)
     except LocalProtocolError:
-        assert talk.take_packets() == []
+        assert conversation.take_packets() == []
         return None
-    return talk.take_packets()
+    return conversation.take_packets()
 
 
-def common(talk: Conversation, event: hub.Event) -> Packet | None:
+def common(conversation: Conversation, event: hub.Event) -> Packet | None:
     """What goes to all who are alike; None if there is no such thing, or if it cannot be said."""
-    talk.take_packets()
+    conversation.take_packets()
     try:
-        return talk.shared_frame(event)
+        return conversation.shared_frame(event)
     except LocalProtocolError:
-        assert written(talk, event) is None
+        assert written(conversation, event) is None
         return None
     finally:
-        assert talk.take_packets() == []
+        assert conversation.take_packets() == []
 
 
 def is_alike(subscriber: Subscriber, name: str) -> bool:
@@ -227,5 +227,5 @@ def test_an_update_need_not_wait_for_attachments_that_are_owed(name: str) -> Non
 
 
 def test_a_protocol_without_events_is_never_alike() -> None:
-    talk = Pair(registry.load("mqtt-rpc")).ends[Role.SERVER]
-    assert all(talk.shared_frame(hub.Event(name, ("a",))) is None for name in NAMES)
+    conversation = Pair(registry.load("mqtt-rpc")).ends[Role.SERVER]
+    assert all(conversation.shared_frame(hub.Event(name, ("a",))) is None for name in NAMES)

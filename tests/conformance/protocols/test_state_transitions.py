@@ -10,8 +10,7 @@ from fiveways.protocols import registry
 from fiveways.protocols.base import ProtocolSpec, Role
 from fiveways.wire.limits import Limits
 from fiveways.wire.packet import Packet
-from tests.support import conversations as talks
-from tests.support import vectors
+from tests.support import conversations, vectors
 
 
 def samples(spec: ProtocolSpec) -> dict[type, Packet]:
@@ -53,18 +52,18 @@ def cases() -> list[object]:
 def test_a_message_in_a_state_does_what_the_table_says(
     spec: ProtocolSpec, state: Enum, kind: type, packet: Packet
 ) -> None:
-    talk = talks.converse(spec, Role.SERVER)
-    talks.force(talk, state)
-    heard = talk.receive(packet, 0.0)
+    conversation = conversations.create_conversation(spec, Role.SERVER)
+    conversations.force_state(conversation, state)
+    received = conversation.receive(packet, 0.0)
     after = spec.transitions[state].get(kind)
-    if talk.closed and state.name == "CLOSED":
-        assert not heard
-        assert not talk.take_packets()
+    if conversation.closed and state.name == "CLOSED":
+        assert not received
+        assert not conversation.take_packets()
     elif after is None:
-        assert talk.error is not None
-        assert talk.error.fault is Fault.UNEXPECTED
-        assert talk.closed
+        assert conversation.error is not None
+        assert conversation.error.fault is Fault.UNEXPECTED
+        assert conversation.closed
     else:
         # The message may still be refused for what it says (a version, a stray attachment), but not for coming now.
-        assert talk.error is None or talk.error.fault is not Fault.UNEXPECTED
-        assert talk.error is not None or talks.state_of(talk) is after
+        assert conversation.error is None or conversation.error.fault is not Fault.UNEXPECTED
+        assert conversation.error is not None or conversations.state_of(conversation) is after

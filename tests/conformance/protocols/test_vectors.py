@@ -9,8 +9,7 @@ from fiveways.protocols import registry
 from fiveways.protocols.base import Conversation, Role
 from fiveways.wire.limits import Limits
 from fiveways.wire.packet import Packet
-from tests.support import conversations as talks
-from tests.support import vectors
+from tests.support import conversations, vectors
 from tests.support.vectors import Vector
 
 RAISES = {"local": LocalProtocolError, "unrepresentable": Unrepresentable}
@@ -38,35 +37,35 @@ def test_codec(vector: Vector) -> None:
 def test_dialogue(vector: Vector) -> None:
     entry, spec = vector.entry, vector.spec
     role = Role(entry.get("role", "server"))
-    talk = talks.converse(spec, role, entry.get("limits"), entry.get("options"))
+    conversation = conversations.create_conversation(spec, role, entry.get("limits"), entry.get("options"))
     if entry.get("opened", True):
-        talks.open_up(talk, spec, role)
+        conversations.complete_handshake(conversation, spec, role)
     now = 0.0
     for number, step in enumerate(entry["steps"], 1):
         now = step.get("at", now)
-        heard = perform(talk, step, now)
+        received = perform(conversation, step, now)
         at = f"{vector}, step {number}"
-        expected = [vectors.word(each) for each in step.get("hears", [])]
-        assert list(heard) == expected, f"{at}: heard {talks.show(heard)}"
-        packets = talk.take_packets()
+        expected = [vectors.hub_message(each) for each in step.get("hears", [])]
+        assert list(received) == expected, f"{at}: heard {conversations.describe(received)}"
+        packets = conversation.take_packets()
         check_sent(packets, step.get("sent", []), at)
         if "fault" in step:
-            check_fault(talk, Fault(step["fault"]), step.get("rule", entry["rule"]), packets, at)
+            check_fault(conversation, Fault(step["fault"]), step.get("rule", entry["rule"]), packets, at)
         else:
-            assert talk.error is None, f"{at}: {talk.error}"
-            assert talk.closed is step.get("closed", False), at
+            assert conversation.error is None, f"{at}: {conversation.error}"
+            assert conversation.closed is step.get("closed", False), at
 
 
-def perform(talk: Conversation, step: dict[str, Any], now: float) -> Any:  # noqa: ANN401  a sequence of words
+def perform(conversation: Conversation, step: dict[str, Any], now: float) -> Any:  # noqa: ANN401  a sequence of words
     if "recv" in step:
-        return talk.receive(vectors.packet(step["recv"]), now)
+        return conversation.receive(vectors.packet(step["recv"]), now)
     if "wake" in step:
-        return talk.wake(now)
+        return conversation.wake(now)
     if "raises" in step:
         with pytest.raises(RAISES[step["raises"]]):
-            talk.send(vectors.word(step["say"]), now)
+            conversation.send(vectors.hub_message(step["say"]), now)
     else:
-        talk.send(vectors.word(step["say"]), now)
+        conversation.send(vectors.hub_message(step["say"]), now)
     return []
 
 
@@ -76,10 +75,10 @@ def check_sent(packets: list[Packet], expected: list[object], at: str) -> None:
         assert vectors.packet_fits(wanted, packet), f"{at}: sent {packet}, not {wanted}"
 
 
-def check_fault(talk: Conversation, fault: Fault, rule: str, packets: list[Packet], at: str) -> None:
-    assert talk.error is not None, f"{at}: no fault was found"
-    assert (talk.error.fault, talk.error.rule) == (fault, rule), at
-    assert talk.closed, at
+def check_fault(conversation: Conversation, fault: Fault, rule: str, packets: list[Packet], at: str) -> None:
+    assert conversation.error is not None, f"{at}: no fault was found"
+    assert (conversation.error.fault, conversation.error.rule) == (fault, rule), at
+    assert conversation.closed, at
     assert any(rule.encode() in packet.payload for packet in packets), f"{at}: the answer does not name the rule"
 
 

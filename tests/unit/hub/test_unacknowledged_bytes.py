@@ -8,7 +8,7 @@ from fiveways.model.messages import Call, Event, Failure, Result, Subscribe
 from fiveways.protocols.nq.conversation import NqConversation
 from fiveways.protocols.nq.session_state import BORROW_STEP, UNBORROWED_BYTES
 from fiveways.wire.payload import Json
-from tests.support.conversation_driver import hear, make, said
+from tests.support.conversation_driver import receive, create_conversation, sent_messages
 from tests.support.hub_helpers import LRPM, only_message, register_method
 from tests.unit.hub.test_owner_shares import ADA, ANONYMOUS_ADDRESS, OTHER_ADDRESS, hub_with_shares, join
 
@@ -22,7 +22,7 @@ def hub_with_limit() -> Hub:
 
 def start_conversation(hub: Hub, peer: str, address: str, token: str = "") -> NqConversation:
     """Start a conversation that acknowledges only its welcome."""
-    conversation = make()
+    conversation = create_conversation()
     conversation.borrow_from(hub.unacknowledged_bytes.track(join(hub, peer, address, token)))
     return conversation
 
@@ -30,9 +30,9 @@ def start_conversation(hub: Hub, peer: str, address: str, token: str = "") -> Nq
 def count_accepted(conversation: NqConversation, limit: int = 1000) -> int:
     """Send requests with large responses until one is refused; return the number of accepted requests."""
     for number in range(limit):
-        messages = hear(conversation, {"t": "m", "r": str(number), "d": 1})
+        messages = receive(conversation, {"t": "m", "r": str(number), "d": 1})
         if not messages:
-            assert said(conversation)[-1]["e"]["err"] == "busy"
+            assert sent_messages(conversation)[-1]["e"]["err"] == "busy"
             return number
         try:
             conversation.send(Result(f"m#{number}", LONG), 0.0)
@@ -58,24 +58,24 @@ def test_requests_of_owner_without_room_are_refused_before_they_run() -> None:
     for number in range(20):
         count_accepted(start_conversation(hub, f"s{number}", ANONYMOUS_ADDRESS))
     fresh = start_conversation(hub, "fresh", ANONYMOUS_ADDRESS)
-    assert hear(fresh, {"t": "m", "r": "1", "d": 1}) == []
-    assert said(fresh)[-1]["e"]["err"] == "busy"
-    assert hear(start_conversation(hub, "other", OTHER_ADDRESS), {"t": "m", "r": "1", "d": 1}) != []
+    assert receive(fresh, {"t": "m", "r": "1", "d": 1}) == []
+    assert sent_messages(fresh)[-1]["e"]["err"] == "busy"
+    assert receive(start_conversation(hub, "other", OTHER_ADDRESS), {"t": "m", "r": "1", "d": 1}) != []
 
 
 def test_acknowledgement_or_end_of_session_frees_the_share() -> None:
     hub = hub_with_limit()
     conversation = start_conversation(hub, "one", ANONYMOUS_ADDRESS)
     assert count_accepted(conversation) > 10
-    said(conversation)
+    sent_messages(conversation)
     for frame in list(conversation._by_backchannel):
-        hear(conversation, {"i": frame})
+        receive(conversation, {"i": frame})
     assert hub.unacknowledged_bytes.pool.used <= 3 * BORROW_STEP
     assert count_accepted(start_conversation(hub, "two", ANONYMOUS_ADDRESS)) > 10
     hub.leave("one", 0.0)
     hub.leave("two", 0.0)
     assert (hub.unacknowledged_bytes.pool.used, hub.unacknowledged_bytes.pool._by_owner) == (0, {})
-    hear(conversation, {"t": "m", "r": "late", "d": 1})
+    receive(conversation, {"t": "m", "r": "late", "d": 1})
     assert hub.unacknowledged_bytes.pool.used == 0
 
 
@@ -83,7 +83,7 @@ def test_small_responses_do_not_use_the_pool() -> None:
     hub = hub_with_limit()
     conversation = start_conversation(hub, "one", ANONYMOUS_ADDRESS)
     for number in range(100):
-        hear(conversation, {"t": "m", "r": str(number), "d": 1})
+        receive(conversation, {"t": "m", "r": str(number), "d": 1})
         conversation.send(Result(f"m#{number}", Json(b"1")), 0.0)
     assert hub.unacknowledged_bytes.pool.used == 0
 
@@ -109,7 +109,7 @@ def test_events_for_silent_peers_count_against_the_limit() -> None:
     talks = [start_conversation(hub, f"s{number}", ANONYMOUS_ADDRESS) for number in range(60)]
     missed = 0
     for conversation in talks:
-        (message,) = hear(conversation, {"t": "hub-subscribe", "r": "1", "d": {"topic": "a", "id": "x"}})
+        (message,) = receive(conversation, {"t": "hub-subscribe", "r": "1", "d": {"topic": "a", "id": "x"}})
         assert isinstance(message, Subscribe)
         conversation.send(Result("hub-subscribe#1"), 0.0)
     for conversation in talks:
@@ -123,14 +123,14 @@ def test_events_for_silent_peers_count_against_the_limit() -> None:
 
 def test_restored_responses_may_exceed_the_share_and_are_counted() -> None:
     hub = hub_with_limit()
-    conversation = make()
+    conversation = create_conversation()
     for number in range(110):
-        hear(conversation, {"t": "m", "r": str(number), "d": 1})
+        receive(conversation, {"t": "m", "r": str(number), "d": 1})
         conversation.send(Result(f"m#{number}", LONG), 0.0)
     conversation.borrow_from(hub.unacknowledged_bytes.track(join(hub, "one", ANONYMOUS_ADDRESS)))
     assert hub.unacknowledged_bytes.pool.used > LIMIT // 2
-    assert len([frame for frame in said(conversation) if "d" in frame]) == 110
-    assert hear(start_conversation(hub, "two", ANONYMOUS_ADDRESS), {"t": "m", "r": "1", "d": 1}) == []
+    assert len([frame for frame in sent_messages(conversation) if "d" in frame]) == 110
+    assert receive(start_conversation(hub, "two", ANONYMOUS_ADDRESS), {"t": "m", "r": "1", "d": 1}) == []
     assert count_accepted(start_conversation(hub, "ada", ANONYMOUS_ADDRESS, "t"), 1) == 0, (
         "the restored answers use the whole limit"
     )

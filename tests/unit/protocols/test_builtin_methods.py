@@ -30,7 +30,7 @@ def test_a_call_of_a_built_in(entry: dict[str, Any]) -> None:
         with pytest.raises(builtin_methods.BadArguments, match=entry["refused"]):
             read(entry)
     else:
-        assert read(entry) == (entry["word"] and vectors.word(entry["word"]))
+        assert read(entry) == (entry["word"] and vectors.hub_message(entry["word"]))
 
 
 TOPICS = ['"a"', '"a.b"', '""', '"a..b"', "5", "null", '"\\u0061"', '"ž"', '"$x"', '"*"']

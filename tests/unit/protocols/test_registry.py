@@ -5,7 +5,7 @@ from fiveways.model.messages import Call
 from fiveways.protocols import registry
 from fiveways.protocols.base import Role
 from fiveways.wire.payload import Value
-from tests.support import conversations as talks
+from tests.support import conversations
 
 
 def test_a_line_of_the_registry_must_name_a_protocol(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -36,7 +36,7 @@ def test_what_a_hub_must_know_of_a_protocol_is_told_by_its_spec() -> None:
 @pytest.mark.parametrize("name", ["umq36", "umq", "lrpm-json", "lrpm-cbor", "mqtt-rpc"])
 def test_a_frame_beyond_the_limit_is_refused_as_too_large(name: str) -> None:
     spec = registry.load(name)
-    talk = talks.converse(spec, Role.CLIENT, {"max_text": 500}, None)
-    talks.open_up(talk, spec, Role.CLIENT)
+    conversation = conversations.create_conversation(spec, Role.CLIENT, {"max_text": 500}, None)
+    conversations.complete_handshake(conversation, spec, Role.CLIENT)
     with pytest.raises(TooLarge):
-        talk.send(Call("h1", "math.add", Value(b"x" * 600)), 0.0)
+        conversation.send(Call("h1", "math.add", Value(b"x" * 600)), 0.0)

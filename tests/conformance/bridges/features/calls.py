@@ -15,11 +15,11 @@ from tests.conformance.bridges.feature_outcomes import (
 )
 from tests.conformance.bridges.mqtt_raw_peer import Mqtt
 from tests.conformance.bridges.pair_environment import Stage
-from tests.conformance.bridges.raw_peer_base import Heard, Told, Voice, Wordless
+from tests.conformance.bridges.raw_peer_base import FailureDetails, NotSupported, RawPeer, ReceivedMessage
 
 BODY: Final = {"what": "tea", "hot": True, "with": [None, "milk", {}, []], "": "no key"}
-ERROR: Final = Told("no funds", "bank.err.no_funds", {"need": ["more"]}, 422, 1.5)
-DEFAULTS: Final = Told("", "app.err.failed", None, 500, 0.0)
+ERROR: Final = FailureDetails("no funds", "bank.err.no_funds", {"need": ["more"]}, 422, 1.5)
+DEFAULTS: Final = FailureDetails("", "app.err.failed", None, 500, 0.0)
 """What a protocol says where a callee said nothing."""
 LOST: Final = {
     "umq36": ("failure-umq", {"name", "data", "code", "retry_after"}),
@@ -35,11 +35,11 @@ LOST: Final = {
 @feature("call", "Call and result")
 async def call(stage: Stage) -> Outcome:
     """A call with a nested body, and an answer that holds what the callee heard."""
-    await stage.offer("tell")
-    call_id, heard = await stage.begun("tell", BODY)
-    stage.callee.answer(heard, [heard.body, "and cake"])
-    answer = await stage.caller.answered(call_id)
-    assert (answer.kind, exact(heard.body), exact(answer.body)) == ("result", exact(BODY), exact([BODY, "and cake"]))
+    await stage.register("tell")
+    call_id, received = await stage.start_call("tell", BODY)
+    stage.callee.answer(received, [received.body, "and cake"])
+    answer = await stage.caller.wait_for_answer(call_id)
+    assert (answer.kind, exact(received.body), exact(answer.body)) == ("result", exact(BODY), exact([BODY, "and cake"]))
     assert "part" not in answer.meta, "what is one answer is no stream"
     return EXACT
 
@@ -47,12 +47,12 @@ async def call(stage: Stage) -> Outcome:
 @feature("failure", "Failure")
 async def failure(stage: Stage) -> Outcome:
     """The callee fails with all that it has words for: text, name, data, code, and when to try again."""
-    await stage.offer("tell")
-    call_id, heard = await stage.begun("tell")
-    said = stage.callee.fail_fully(heard, ERROR)
-    answer = await stage.caller.answered(call_id)
+    await stage.register("tell")
+    call_id, received = await stage.start_call("tell")
+    said = stage.callee.fail_with_details(received, ERROR)
+    answer = await stage.caller.wait_for_answer(call_id)
     assert failed(answer) == ("yes", "raised")
-    learned = stage.caller.told(answer)
+    learned = stage.caller.read_failure(answer)
     assert learned.text == said.text
     note, may_be_lost = LOST[stage.one]
     lost = set()
@@ -61,8 +61,8 @@ async def failure(stage: Stage) -> Outcome:
         if spoken and arrived != spoken:
             lost.add(field)
         elif not spoken:
-            assert arrived in {getattr(Told(), field), getattr(DEFAULTS, field)}, (field, learned)
-        assert arrived in (spoken, getattr(Told(), field), getattr(DEFAULTS, field)), (field, learned)
+            assert arrived in {getattr(FailureDetails(), field), getattr(DEFAULTS, field)}, (field, learned)
+        assert arrived in (spoken, getattr(FailureDetails(), field), getattr(DEFAULTS, field)), (field, learned)
     assert lost <= may_be_lost, (lost, learned)
     return changed(note) if lost else EXACT
 
@@ -74,25 +74,25 @@ async def not_run(stage: Stage) -> Outcome:
     it, and of another that its arguments are bad.
     """
     caller, callee = stage.caller, stage.callee
-    nobody = await caller.ask(caller.spell("counter", "carry"), {"label": ""})
+    nobody = await caller.call_and_wait(caller.spell("counter", "carry"), {"label": ""})
     assert failed(nobody) == ("no", "no such method")
     if not isinstance(callee, Mqtt):
         async with stage.hall.client(stage.other) as client:
-            await client.register("counter.tell", _tell)
-            answer = await caller.ask(stage.name(caller, "tell"), {"message": [5]})
+            await client.register("counter.tell", tell)
+            answer = await caller.call_and_wait(stage.name(caller, "tell"), {"message": [5]})
             assert failed(answer) == ("no", "bad arguments")
-            assert caller.told(answer).text == "argument 'message': expected str, got array"
-    await stage.offer("tell")
+            assert caller.read_failure(answer).text == "argument 'message': expected str, got array"
+    await stage.register("tell")
     for reason in ("refused", "bad arguments"):
-        call_id, heard = await stage.begun("tell")
-        callee.decline(heard, "not on Sundays", reason)
-        answer = await caller.answered(call_id)
+        call_id, received = await stage.start_call("tell")
+        callee.reject(received, "not on Sundays", reason)
+        answer = await caller.wait_for_answer(call_id)
         assert failed(answer) == ("no", reason)
-        assert caller.told(answer).text == "not on Sundays"
+        assert caller.read_failure(answer).text == "not on Sundays"
     return EXACT
 
 
-async def _tell(message: str) -> str:
+async def tell(message: str) -> str:
     return message
 
 
@@ -100,27 +100,27 @@ async def _tell(message: str) -> str:
 async def cancel(stage: Stage) -> Outcome:
     """The caller takes a call back: it ends at once, the callee is told, and its late answer reaches nobody."""
     caller, callee = stage.caller, stage.callee
-    await stage.offer("tell")
-    call_id, heard = await stage.begun("tell")
+    await stage.register("tell")
+    call_id, received = await stage.start_call("tell")
     try:
         caller.cancel(call_id)
-    except Wordless:
-        callee.answer(heard)
-        await caller.answered(call_id)
+    except NotSupported:
+        callee.answer(received)
+        await caller.wait_for_answer(call_id)
         return impossible(f"cancel-{caller.protocol}")
-    assert failed(await caller.answered(call_id)) == ("unknown", "cancelled")
-    outcome = await is_told(callee, heard)
-    callee.answer(heard, "too late")
+    assert failed(await caller.wait_for_answer(call_id)) == ("unknown", "cancelled")
+    outcome = await is_told(callee, received)
+    callee.answer(received, "too late")
     return outcome
 
 
-async def is_told(callee: Voice, heard: Heard) -> Outcome:
+async def is_told(callee: RawPeer, received: ReceivedMessage) -> Outcome:
     """See whether a callee hears that its answer is not wanted any more, after the hub knows that."""
     ping = callee.call(callee.builtin("ping"))
-    told = await callee.hear()
+    told = await callee.receive()
     if told.kind == "cancel":
-        assert told.id == heard.id
-        assert (await callee.answered(ping)).body == "pong"
+        assert told.id == received.id
+        assert (await callee.wait_for_answer(ping)).body == "pong"
         return EXACT
     assert (told.id, told.body) == (ping, "pong"), told
     return changed("untold")
@@ -130,48 +130,48 @@ async def is_told(callee: Voice, heard: Heard) -> Outcome:
 async def timeout(stage: Stage) -> Outcome:
     """The callee does not answer, and the hub ends the call when its time is over: it may have run."""
     caller, callee = stage.caller, stage.callee
-    await stage.offer("tell")
-    call_id, heard = await stage.begun("tell")
+    await stage.register("tell")
+    call_id, received = await stage.start_call("tell")
     if stage.one != "nq" and not stage.is_direct:
-        assert failed(await caller.answered(call_id)) == ("unknown", "timeout")
-        await is_told(callee, heard)
+        assert failed(await caller.wait_for_answer(call_id)) == ("unknown", "timeout")
+        await is_told(callee, received)
         return EXACT
     await time_is_over(stage)
     # A service behind a broker is asked again, since nobody knows whether it was there.
     is_again = isinstance(callee, Mqtt) and not stage.is_direct
-    answer = await answered_by(stage, callee, call_id) if is_again else await late(stage, heard, call_id)
+    answer = await answered_by(stage, callee, call_id) if is_again else await late(stage, received, call_id)
     assert answer.body == "done"
     return impossible("timeout-nq") if stage.one == "nq" else changed("direct-timeout")
 
 
-async def late(stage: Stage, heard: Heard, call_id: str) -> Heard:
+async def late(stage: Stage, received: ReceivedMessage, call_id: str) -> ReceivedMessage:
     """Answer a call that was heard long ago, and return what its caller hears."""
-    stage.callee.answer(heard, "done")
-    return await stage.caller.answered(call_id)
+    stage.callee.answer(received, "done")
+    return await stage.caller.wait_for_answer(call_id)
 
 
-async def answered_by(stage: Stage, callee: Voice, call_id: str) -> Heard:
+async def answered_by(stage: Stage, callee: RawPeer, call_id: str) -> ReceivedMessage:
     """Let somebody answer all calls, however often each comes, until the caller has its answer; return that."""
 
     async def answer_all() -> None:
         while True:
-            heard = await callee.hear()
-            if heard.kind == "call":
-                callee.answer(heard, "done")
+            received = await callee.receive()
+            if received.kind == "call":
+                callee.answer(received, "done")
 
     answering = asyncio.create_task(answer_all())
-    answer = await stage.caller.answered(call_id)
+    answer = await stage.caller.wait_for_answer(call_id)
     answering.cancel()
     await asyncio.wait([answering])
     if isinstance(callee, Mqtt):
-        stage.leave(callee)  # what it was asked once more may be on its way
+        stage.disconnect(callee)  # what it was asked once more may be on its way
     return answer
 
 
 async def time_is_over(stage: Stage) -> None:
     """Wait for as long as the hub waits for an answer: somebody else's call, made now, has ended."""
-    witness, sleeper = await stage.another("umq"), await stage.another("umq")
+    witness, sleeper = await stage.add_peer("umq"), await stage.add_peer("umq")
     name = f"Sleeper:n{stage.number}"
-    await sleeper.offer(name)
-    assert failed(await witness.ask(name)) == ("unknown", "timeout")
-    await sleeper.hear()
+    await sleeper.register(name)
+    assert failed(await witness.call_and_wait(name)) == ("unknown", "timeout")
+    await sleeper.receive()

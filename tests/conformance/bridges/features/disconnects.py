@@ -7,35 +7,35 @@ from tests.conformance.bridges.features.calls import answered_by, is_told, late,
 from tests.conformance.bridges.mqtt_raw_peer import Mqtt
 from tests.conformance.bridges.nq_raw_peer import Nq
 from tests.conformance.bridges.pair_environment import Stage
-from tests.conformance.bridges.raw_peer_base import Heard
+from tests.conformance.bridges.raw_peer_base import ReceivedMessage
 
 
 @feature("callee-dies", "The callee dies in mid-call", timed=("mqtt-rpc", "nq"))
 async def callee_dies(stage: Stage) -> Outcome:
     """The callee's connection is cut while it works: its caller hears that the call is lost, and may have run."""
-    await stage.offer("tell")
-    call_id, heard = await stage.begun("tell", "work")
-    stage.leave(stage.callee)
+    await stage.register("tell")
+    call_id, received = await stage.start_call("tell", "work")
+    stage.disconnect(stage.callee)
     if stage.one == "nq":
-        return await _redelivered(stage, heard, call_id)
+        return await _redelivered(stage, received, call_id)
     if stage.is_direct:
         await time_is_over(stage)
         return changed("direct-dies")
-    reason = failed(await stage.caller.answered(call_id))
+    reason = failed(await stage.caller.wait_for_answer(call_id))
     if reason == ("unknown", "timeout"):
         return changed({"nq": "dies-nq", "mqtt-rpc": "dies-mqtt"}[stage.other])
     assert reason == ("unknown", "lost")
     return EXACT
 
 
-async def _redelivered(stage: Stage, heard: Heard, call_id: str) -> Outcome:
+async def _redelivered(stage: Stage, received: ReceivedMessage, call_id: str) -> Outcome:
     """See that the next one who offers the method gets the request; a peer of NQ comes back, and answers itself."""
     if isinstance(stage.callee, Nq):
-        stage.callee = await stage.come_back(stage.callee)
-        answer = await late(stage, heard, call_id)
+        stage.callee = await stage.reconnect(stage.callee)
+        answer = await late(stage, received, call_id)
     else:
-        next_one = await stage.another(stage.other)
-        await stage.offer_late("tell", next_one)
+        next_one = await stage.add_peer(stage.other)
+        await stage.register_late("tell", next_one)
         answer = await answered_by(stage, next_one, call_id)
     assert answer.body == "done"
     return changed("dies-waits")
@@ -45,21 +45,21 @@ async def _redelivered(stage: Stage, heard: Heard, call_id: str) -> Outcome:
 async def caller_dies(stage: Stage) -> Outcome:
     """The caller's connection is cut while the callee works: it is told, and its late answer reaches nobody."""
     caller, callee = stage.caller, stage.callee
-    await stage.offer("tell")
-    call_id, heard = await stage.begun("tell")
-    stage.leave(caller)
+    await stage.register("tell")
+    call_id, received = await stage.start_call("tell")
+    stage.disconnect(caller)
     if isinstance(caller, Nq):
-        again = await stage.come_back(caller)
-        callee.answer(heard, "you are back")
-        answer = await again.answered(call_id)
+        again = await stage.reconnect(caller)
+        callee.answer(received, "you are back")
+        answer = await again.wait_for_answer(call_id)
         assert answer.body == "you are back"
         return changed("caller-nq")
     if isinstance(caller, Mqtt):
-        assert await is_told(callee, heard) == changed("untold")
-        callee.answer(heard, "anybody there?")
+        assert await is_told(callee, received) == changed("untold")
+        callee.answer(received, "anybody there?")
         return changed("caller-mqtt")
     while stage.hall.is_asking(callee.protocol):  # noqa: ASYNC110  only the hub knows
         await asyncio.sleep(0.002)
-    outcome = await is_told(callee, heard)
-    callee.answer(heard, "too late")
+    outcome = await is_told(callee, received)
+    callee.answer(received, "too late")
     return outcome

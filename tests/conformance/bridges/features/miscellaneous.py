@@ -7,7 +7,7 @@ from tests.conformance.bridges.feature_outcomes import EXACT, Outcome, failed, f
 from tests.conformance.bridges.features.values import TEXT
 from tests.conformance.bridges.mqtt_raw_peer import Mqtt
 from tests.conformance.bridges.pair_environment import Stage
-from tests.conformance.bridges.raw_peer_base import Wordless
+from tests.conformance.bridges.raw_peer_base import NotSupported
 
 FILES: Final = (b"", b"\x00\xff" * 50, "kůň".encode())
 DOC: Final = "Tells what it was told: žluťoučký kůň 😀."
@@ -17,12 +17,12 @@ DOC: Final = "Tells what it was told: žluťoučký kůň 😀."
 async def attachment(stage: Stage) -> Outcome:
     """Three files go with a call, and come back in the other order with its answer."""
     caller, callee = stage.caller, stage.callee
-    await stage.offer("carry")
+    await stage.register("carry")
     call_id = caller.call(stage.name(caller, "carry"), {"label": TEXT}, FILES)
-    heard = await callee.hear()
-    assert (heard.kind, heard.body, heard.attachments) == ("call", {"label": TEXT}, FILES)
-    callee.answer(heard, {"label": "back"}, FILES[::-1])
-    answer = await caller.answered(call_id)
+    received = await callee.receive()
+    assert (received.kind, received.body, received.attachments) == ("call", {"label": TEXT}, FILES)
+    callee.answer(received, {"label": "back"}, FILES[::-1])
+    answer = await caller.wait_for_answer(call_id)
     assert (answer.kind, answer.body, answer.attachments) == ("result", {"label": "back"}, FILES[::-1]), answer
     return EXACT
 
@@ -38,11 +38,11 @@ async def callback(stage: Stage) -> Outcome:
     # Who passes a token from one protocol to another knows that umq36 has no lower-case digits.
     token = token.upper() if stage.one == "umq36" else token.lower()
     call_id = caller.call_back(token, [TEXT])
-    heard = await owner.hear()
-    assert (heard.kind, heard.name, heard.body) == ("callback", given, [TEXT])
-    owner.answer(heard, "thanks")
-    assert (await caller.answered(call_id)).body == "thanks"
-    assert failed(await caller.answered(caller.call_back(token, None))) == ("no", "no such callback")
+    received = await owner.receive()
+    assert (received.kind, received.name, received.body) == ("callback", given, [TEXT])
+    owner.answer(received, "thanks")
+    assert (await caller.wait_for_answer(call_id)).body == "thanks"
+    assert failed(await caller.wait_for_answer(caller.call_back(token, None))) == ("no", "no such callback")
     return EXACT
 
 
@@ -56,13 +56,13 @@ async def variable(stage: Stage) -> Outcome:
         return {each["peer"] for each in listed if each["protocol"] == stage.other}
 
     before = await peers()
-    owner = await stage.another(stage.other)
+    owner = await stage.add_peer(stage.other)
     for value in (TEXT, "1.10", 1.5, {"a": [None]}, ""):
         try:
             await owner.set("Jméno", value)
-        except Wordless:
+        except NotSupported:
             return impossible("variable-mqtt")
-        await owner.is_well()
+        await owner.check_alive()
         (name,) = await peers() - before
         assert await reader.value(reader.builtin("get"), {"name": "Jméno", "peer": name}) == value
     return EXACT
@@ -72,7 +72,7 @@ async def variable(stage: Stage) -> Outcome:
 async def discovery(stage: Stage) -> Outcome:
     """The callee's method is in the caller's list, and its documentation is told."""
     caller = stage.caller
-    await stage.offer("tell", doc=DOC)
+    await stage.register("tell", doc=DOC)
     name = stage.name(caller, "tell")
     assert plain(name) in {plain(each) for each in (await caller.discover())["methods"]}
     assert await caller.discover(name) == {"doc": DOC}
@@ -94,9 +94,9 @@ async def queue(stage: Stage) -> Outcome:
         await worker.serve("/callback", "c0")
     assert await worker.value(worker.builtin("pull"), pull) is None
     assert await boss.value(boss.builtin("push"), {"queue": jobs, "data": [TEXT]}) == {"waiting": 0}
-    work = await worker.hear()
+    work = await worker.receive()
     assert (work.kind, work.name, work.body) == ("callback", pull["callback"], [TEXT])
     worker.answer(work, "done")
-    await worker.is_well()
+    await worker.check_alive()
     assert jobs not in (await boss.value(boss.builtin("stats")))["queues"]
     return EXACT

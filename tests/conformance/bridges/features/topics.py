@@ -6,8 +6,8 @@ from typing import Final
 
 from tests.conformance.bridges.feature_outcomes import EXACT, Outcome, changed, exact, feature
 from tests.conformance.bridges.mqtt_raw_peer import Mqtt
-from tests.conformance.bridges.pair_environment import SOON, Stage
-from tests.conformance.bridges.raw_peer_base import PATIENCE, Voice
+from tests.conformance.bridges.pair_environment import SHORT_TIMEOUT, Stage
+from tests.conformance.bridges.raw_peer_base import RECEIVE_TIMEOUT, RawPeer
 
 NEW: Final = {"new": 1.5}
 VALUES: Final[tuple[object, ...]] = ({"c": -0.0, "n": [2**64, None]}, "1.10", "žlutý kůň", [], 0)
@@ -19,8 +19,8 @@ async def publish(stage: Stage) -> Outcome:
     publisher, subscriber = stage.caller, stage.callee
     name = await subscriber.subscribe(stage.topic(subscriber))
     for value in VALUES:
-        await publisher.tell(stage.topic(publisher), value)
-        event = await subscriber.hear()
+        await publisher.publish_and_wait(stage.topic(publisher), value)
+        event = await subscriber.receive()
         assert (event.kind, event.name, exact(event.body)) == ("event", name, exact(value))
     return EXACT
 
@@ -29,7 +29,7 @@ async def publish(stage: Stage) -> Outcome:
 async def retained(stage: Stage) -> Outcome:
     """Two values are published to stay, and the second is the first thing that a later subscriber hears."""
     publisher, topic = stage.caller, stage.topic(stage.caller)
-    early = await stage.another(stage.other)
+    early = await stage.add_peer(stage.other)
     await early.subscribe(stage.topic(early))
     is_by_call = isinstance(publisher, Mqtt) and not stage.is_direct
     for value in ("old", NEW):
@@ -37,40 +37,40 @@ async def retained(stage: Stage) -> Outcome:
             given = {"topic": topic, "data": value, "retain": True}
             assert isinstance(await publisher.value(publisher.builtin("publish"), given), int)
         else:
-            await publisher.tell(topic, value, retain=True)
-        assert (await early.hear()).body == value
+            await publisher.publish_and_wait(topic, value, retain=True)
+        assert (await early.receive()).body == value
     if is_by_call:
         await unkept(stage)
     late = await subscribed(stage)
-    await publisher.tell(topic, None, retain=True)
-    assert [(await each.hear()).body for each in (early, late)] == [None, None]
+    await publisher.publish_and_wait(topic, None, retain=True)
+    assert [(await each.receive()).body for each in (early, late)] == [None, None]
     return changed("retained-mqtt") if is_by_call else EXACT
 
 
 async def unkept(stage: Stage) -> None:
     """See that what a broker retains from now on is an event for the hub, and nothing that it keeps."""
     publisher = stage.caller
-    first, second = await stage.another(stage.other), await stage.another(stage.other)
+    first, second = await stage.add_peer(stage.other), await stage.add_peer(stage.other)
     await first.subscribe(stage.topic(first, "Other"))
-    await publisher.tell(stage.topic(publisher, "Other"), "kept there", retain=True)
-    assert (await first.hear()).body == "kept there"
+    await publisher.publish_and_wait(stage.topic(publisher, "Other"), "kept there", retain=True)
+    assert (await first.receive()).body == "kept there"
     await second.subscribe(stage.topic(second, "Other"))
-    await second.is_well()
-    await publisher.tell(stage.topic(publisher, "Other"), None, retain=True)
-    assert [(await each.hear()).body for each in (first, second)] == [None, None]
+    await second.check_alive()
+    await publisher.publish_and_wait(stage.topic(publisher, "Other"), None, retain=True)
+    assert [(await each.receive()).body for each in (first, second)] == [None, None]
 
 
-async def subscribed(stage: Stage) -> Voice:
+async def subscribed(stage: Stage) -> RawPeer:
     """Subscribe, and hear what is there; a broker may take its time until it has it."""
     late, is_there = stage.callee, False
     while not is_there:
         name = await late.subscribe(stage.topic(late))
         with suppress(TimeoutError):
-            async with asyncio.timeout(SOON if isinstance(late, Mqtt) else PATIENCE):
-                event = await late.hear()
+            async with asyncio.timeout(SHORT_TIMEOUT if isinstance(late, Mqtt) else RECEIVE_TIMEOUT):
+                event = await late.receive()
             assert (event.kind, event.name, event.body) == ("event", name, NEW)
             is_there = True
         if not is_there:
             assert isinstance(late, Mqtt), "the hub forgot it"
-            late = await stage.another(late.protocol)
+            late = await stage.add_peer(late.protocol)
     return late

@@ -26,12 +26,12 @@ def nested(levels: int) -> object:
 
 async def both_ways(stage: Stage, message: str, body: object) -> tuple[str, str]:
     """A body as the callee hears it, and as the caller hears it when it is sent back."""
-    await stage.offer(message)
-    call_id, heard = await stage.begun(message, body)
-    stage.callee.answer(heard, heard.body)
-    answer = await stage.caller.answered(call_id)
+    await stage.register(message)
+    call_id, received = await stage.start_call(message, body)
+    stage.callee.answer(received, received.body)
+    answer = await stage.caller.wait_for_answer(call_id)
     assert answer.kind == "result", answer
-    return exact(heard.body), exact(answer.body)
+    return exact(received.body), exact(answer.body)
 
 
 @feature("text", "Non-ASCII text")
@@ -58,14 +58,14 @@ async def numbers(stage: Stage) -> Outcome:
 async def data(stage: Stage) -> Outcome:
     """All 256 bytes as a field of a map, each side in its own writing, both ways."""
     caller, callee = stage.caller, stage.callee
-    await stage.offer("pack")
-    call_id, heard = await stage.begun("pack", {"data": caller.write_bytes(BYTES)})
-    callee.answer(heard, {"data": callee.write_bytes(BYTES[::-1])})
-    answer = await caller.answered(call_id)
+    await stage.register("pack")
+    call_id, received = await stage.start_call("pack", {"data": caller.write_bytes(BYTES)})
+    callee.answer(received, {"data": callee.write_bytes(BYTES[::-1])})
+    answer = await caller.wait_for_answer(call_id)
     notes = set[str]()
-    for voice, body, expected in ((callee, heard.body, BYTES), (caller, answer.body, BYTES[::-1])):
+    for peer, body, expected in ((callee, received.body, BYTES), (caller, answer.body, BYTES[::-1])):
         assert body.keys() == {"data"}
-        arrived, how = voice.read_bytes(body["data"])
+        arrived, how = peer.read_bytes(body["data"])
         assert arrived == expected
         notes |= {"own": set(), "other": {"bytes-mark"}, "bare": {"bytes-mqtt"}}[how]
     return changed(*notes)
@@ -79,7 +79,7 @@ async def nesting(stage: Stage) -> Outcome:
         deepest = nested(DEEPEST_PROTOBUF)
         assert await both_ways(stage, "tell", deepest) == (exact(deepest), exact(deepest))
         for levels in (DEEPEST_PROTOBUF + 1, 128):
-            answer = await stage.caller.ask(stage.name(stage.caller, "tell"), nested(levels))
+            answer = await stage.caller.call_and_wait(stage.name(stage.caller, "tell"), nested(levels))
             assert failed(answer) == ("no", "bad arguments"), answer
         return changed("nesting-mqtt")
     assert await both_ways(stage, "tell", deep) == (exact(deep), exact(deep))

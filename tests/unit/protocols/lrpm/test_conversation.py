@@ -19,26 +19,26 @@ from fiveways.wire.payload import Json, Value
 def server(limits: Limits | None = None, kinds: object = None) -> LrpmConversation:
     """A conversation after its handshake."""
     setup = ConversationSetup("peer", Role.SERVER, Random(7), limits or Limits(), {"application_kinds": kinds})
-    talk = LrpmConversation(setup, lrpm.JSON_CODEC)
-    talk.receive(Packet(b"[2,null,{}]"), 0.0)
-    talk.send(hub.Welcome(), 0.0)
-    talk.take_packets()
-    return talk
+    conversation = LrpmConversation(setup, lrpm.JSON_CODEC)
+    conversation.receive(Packet(b"[2,null,{}]"), 0.0)
+    conversation.send(hub.Welcome(), 0.0)
+    conversation.take_packets()
+    return conversation
 
 
-def payloads(talk: LrpmConversation) -> list[bytes]:
-    return [packet.payload for packet in talk.take_packets()]
+def payloads(conversation: LrpmConversation) -> list[bytes]:
+    return [packet.payload for packet in conversation.take_packets()]
 
 
 def test_messages_of_an_application_are_taken_and_said_beside_the_hub() -> None:
-    talk = server(kinds={"PING": 200})
-    assert not talk.receive(Packet(b'["PING",13,{"a":1}]'), 0.0)
-    assert talk.take_applications() == [lrpm.Application(200, (Json(b"13"), Json(b'{"a":1}')))]
-    assert talk.take_applications() == []
-    talk.send_application(200, [Value(14), Value({})])
-    assert payloads(talk) == [b"[200,14,{}]"]
+    conversation = server(kinds={"PING": 200})
+    assert not conversation.receive(Packet(b'["PING",13,{"a":1}]'), 0.0)
+    assert conversation.take_applications() == [lrpm.Application(200, (Json(b"13"), Json(b'{"a":1}')))]
+    assert conversation.take_applications() == []
+    conversation.send_application(200, [Value(14), Value({})])
+    assert payloads(conversation) == [b"[200,14,{}]"]
     with pytest.raises(LocalProtocolError):
-        talk.send_application(201, [])
+        conversation.send_application(201, [])
 
 
 def test_an_application_says_nothing_before_the_session_is_open() -> None:
@@ -48,92 +48,92 @@ def test_an_application_says_nothing_before_the_session_is_open() -> None:
 
 
 def test_what_no_application_takes_is_bounded_in_number_and_size() -> None:
-    talk = server(Limits(max_pending=3), kinds=[200])
+    conversation = server(Limits(max_pending=3), kinds=[200])
     for number in range(9):
-        talk.receive(Packet(b"[200,%d]" % number), 0.0)
-    assert [message.fields for message in talk.take_applications()] == [(Json(b"%d" % n),) for n in (6, 7, 8)]
-    talk = server(Limits(max_attachment=2 * (2 * FIELD_COST + 4)), kinds=[200])
+        conversation.receive(Packet(b"[200,%d]" % number), 0.0)
+    assert [message.fields for message in conversation.take_applications()] == [(Json(b"%d" % n),) for n in (6, 7, 8)]
+    conversation = server(Limits(max_attachment=2 * (2 * FIELD_COST + 4)), kinds=[200])
     for number in range(9):
-        talk.receive(Packet(b"[200,%d]" % (1000 + number)), 0.0)
-    assert [message.fields for message in talk.take_applications()] == [(Json(b"1007"),), (Json(b"1008"),)]
+        conversation.receive(Packet(b"[200,%d]" % (1000 + number)), 0.0)
+    assert [message.fields for message in conversation.take_applications()] == [(Json(b"1007"),), (Json(b"1008"),)]
 
 
 def test_attachments_of_all_waiting_messages_together_are_bounded() -> None:
-    talk = server(Limits(max_attachment=199))
+    conversation = server(Limits(max_attachment=199))
     for number in (1, 2):
-        talk.send(hub.Call(f"h{number}", "upload", attachments=(f"a{number}", f"b{number}")), 0.0)
-    talk.send(hub.Attachment("a1", bytes(100)), 0.0)
-    talk.send(hub.Attachment("a2", bytes(100)), 0.0)
-    talk.send(hub.Attachment("b2", b"x"), 0.0)
+        conversation.send(hub.Call(f"h{number}", "upload", attachments=(f"a{number}", f"b{number}")), 0.0)
+    conversation.send(hub.Attachment("a1", bytes(100)), 0.0)
+    conversation.send(hub.Attachment("a2", bytes(100)), 0.0)
+    conversation.send(hub.Attachment("b2", b"x"), 0.0)
     meta = b'{"attachments":[null,"eA=="],"attachment_errors":{"0":"too large for LRPM: 100 bytes"}}'
-    assert payloads(talk) == [b'[40,257,"upload",null,%s]' % meta]
+    assert payloads(conversation) == [b'[40,257,"upload",null,%s]' % meta]
     # What has gone out, or was cancelled, makes room again.
-    talk.send(hub.Cancel("h1"), 0.0)
-    talk.send(hub.Call("h3", "upload", attachments=("a3",)), 0.0)
-    talk.send(hub.Attachment("a3", bytes(100)), 0.0)
-    (packet,) = payloads(talk)
+    conversation.send(hub.Cancel("h1"), 0.0)
+    conversation.send(hub.Call("h3", "upload", attachments=("a3",)), 0.0)
+    conversation.send(hub.Attachment("a3", bytes(100)), 0.0)
+    (packet,) = payloads(conversation)
     assert b"attachment_errors" not in packet
 
 
 def test_a_message_that_waits_is_forgotten_with_the_session() -> None:
-    talk = server()
-    talk.send(hub.Call("h1", "upload", attachments=("a",)), 0.0)
-    talk.receive(Packet(b'[1,".bye.normal",{}]'), 0.0)
+    conversation = server()
+    conversation.send(hub.Call("h1", "upload", attachments=("a",)), 0.0)
+    conversation.receive(Packet(b'[1,".bye.normal",{}]'), 0.0)
     with pytest.raises(LocalProtocolError):
-        talk.send(hub.Attachment("a", b"x"), 0.0)
-    assert payloads(talk) == [b'[1,".bye.normal",{}]']
+        conversation.send(hub.Attachment("a", b"x"), 0.0)
+    assert payloads(conversation) == [b'[1,".bye.normal",{}]']
 
 
 def test_a_cancelled_message_leaves_the_attachment_to_the_others_that_wait_for_it() -> None:
-    talk = server()
+    conversation = server()
     for number in (1, 2):
-        talk.send(hub.Call(f"h{number}", "upload", attachments=("a",)), 0.0)
-    talk.send(hub.Cancel("h1"), 0.0)
-    talk.send(hub.Attachment("a", b"x"), 0.0)
-    assert payloads(talk) == [b'[40,257,"upload",null,{"attachments":["eA=="]}]']
+        conversation.send(hub.Call(f"h{number}", "upload", attachments=("a",)), 0.0)
+    conversation.send(hub.Cancel("h1"), 0.0)
+    conversation.send(hub.Attachment("a", b"x"), 0.0)
+    assert payloads(conversation) == [b'[40,257,"upload",null,{"attachments":["eA=="]}]']
 
 
 def test_ids_end_where_javascript_counts_no_further() -> None:
-    talk = server()
-    talk._next_id = MAX_ID
-    talk.send(hub.Call("h1", "a"), 0.0)
-    assert payloads(talk) == [b'[40,9007199254740991,"a",null,{}]']
+    conversation = server()
+    conversation._next_id = MAX_ID
+    conversation.send(hub.Call("h1", "a"), 0.0)
+    assert payloads(conversation) == [b'[40,9007199254740991,"a",null,{}]']
     with pytest.raises(LocalProtocolError):
-        talk.send(hub.Call("h2", "a"), 0.0)
+        conversation.send(hub.Call("h2", "a"), 0.0)
 
 
 def test_it_needs_waking_only_when_a_request_could_not_go_out_after_all() -> None:
-    talk = server(Limits(max_text=90))
-    assert talk.deadline() is None
-    assert not talk.wake(1.0)
-    talk.send(hub.Call("h1", "a", Value("y" * 60), attachments=("x",)), 2.0)
-    talk.send(hub.Attachment("x", bytes(60)), 3.0)
-    assert talk.deadline() == 3.0
-    (message,) = talk.wake(3.0)
+    conversation = server(Limits(max_text=90))
+    assert conversation.deadline() is None
+    assert not conversation.wake(1.0)
+    conversation.send(hub.Call("h1", "a", Value("y" * 60), attachments=("x",)), 2.0)
+    conversation.send(hub.Attachment("x", bytes(60)), 3.0)
+    assert conversation.deadline() == 3.0
+    (message,) = conversation.wake(3.0)
     assert isinstance(message, hub.Failure)
     assert message.reason is Reason.TOO_LARGE
-    assert talk.deadline() is None
+    assert conversation.deadline() is None
 
 
 @pytest.mark.parametrize("size", range(40, 80))
 def test_no_frame_is_longer_than_we_would_read(size: int) -> None:
-    talk = server(Limits(max_text=110))
-    talk.send(hub.Call("h1", "upload", attachments=("a", "b", "c")), 0.0)
-    talk.send(hub.Attachment("a", bytes(size)), 0.0)
-    talk.send(hub.Attachment("b", error="lost"), 0.0)
-    talk.send(hub.Attachment("c", b"x"), 0.0)
-    assert [len(packet) for packet in payloads(talk) if len(packet) > 110] == []
+    conversation = server(Limits(max_text=110))
+    conversation.send(hub.Call("h1", "upload", attachments=("a", "b", "c")), 0.0)
+    conversation.send(hub.Attachment("a", bytes(size)), 0.0)
+    conversation.send(hub.Attachment("b", error="lost"), 0.0)
+    conversation.send(hub.Attachment("c", b"x"), 0.0)
+    assert [len(packet) for packet in payloads(conversation) if len(packet) > 110] == []
 
 
 @pytest.mark.parametrize("limit", [0, 16, 60])
 def test_however_small_the_limit_a_refusal_is_said(limit: int) -> None:
-    talk = server(Limits(max_text=60, max_name=limit // 8))
-    talk.receive(Packet(b'[40,13,"abcdefgh",1]'), 0.0)
-    assert payloads(talk) == [b'[20,40,13,"hub.err.no_such_procedure",null,{}]']
-    talk._limits = Limits(max_text=limit)
-    talk.receive(Packet(b"x" * 70), 0.0)
-    assert payloads(talk) == [b'[1,".err.protocol",{"text":"a frame of 70 bytes [LRPM-a19]"}]']
-    assert talk.closed
+    conversation = server(Limits(max_text=60, max_name=limit // 8))
+    conversation.receive(Packet(b'[40,13,"abcdefgh",1]'), 0.0)
+    assert payloads(conversation) == [b'[20,40,13,"hub.err.no_such_procedure",null,{}]']
+    conversation._limits = Limits(max_text=limit)
+    conversation.receive(Packet(b"x" * 70), 0.0)
+    assert payloads(conversation) == [b'[1,".err.protocol",{"text":"a frame of 70 bytes [LRPM-a19]"}]']
+    assert conversation.closed
 
 
 def test_the_table_of_failures_is_total_and_can_be_read_back() -> None:
@@ -152,27 +152,27 @@ def test_a_conversation_has_few_enough_attributes_to_be_fast() -> None:
 
 def subscribed() -> LrpmConversation:
     """A conversation with a subscription."""
-    talk = server()
-    talk.receive(Packet(b'[63,14,"t",{}]'), 0.0)
-    talk.send(hub.Result("14"), 0.0)
-    return talk
+    conversation = server()
+    conversation.receive(Packet(b'[63,14,"t",{}]'), 0.0)
+    conversation.send(hub.Result("14"), 0.0)
+    return conversation
 
 
 def test_incomplete_events_that_delay_complete_ones_are_hurried_once() -> None:
-    talk = subscribed()
+    conversation = subscribed()
     for number, names in enumerate([("a1", "a2"), ("a3",), (), ("a4",), ()]):
-        talk.send(hub.Event("256", ("t",), Value(number), names, number), 5.0)
-    assert talk.deadline() == 5.0
-    assert talk.wake(5.0) == [hub.Hurry(name) for name in ("a3", "a1", "a2", "a4")]
-    talk.send(hub.Event("256", ("t",), Value(9), (), 9), 6.0)
-    assert talk.deadline() is None
+        conversation.send(hub.Event("256", ("t",), Value(number), names, number), 5.0)
+    assert conversation.deadline() == 5.0
+    assert conversation.wake(5.0) == [hub.Hurry(name) for name in ("a3", "a1", "a2", "a4")]
+    conversation.send(hub.Event("256", ("t",), Value(9), (), 9), 6.0)
+    assert conversation.deadline() is None
 
 
 def test_event_that_becomes_complete_behind_others_has_them_hurried() -> None:
-    talk = subscribed()
+    conversation = subscribed()
     for number, name in enumerate(("a1", "a2", "a3")):
-        talk.send(hub.Event("256", ("t",), Value(number), (name,), number), 5.0)
-    talk.send(hub.Attachment("a1", b"1"), 6.0)
-    assert talk.deadline() is None
-    talk.send(hub.Attachment("a3", b"3"), 7.0)
-    assert talk.wake(7.0) == [hub.Hurry("a2")]
+        conversation.send(hub.Event("256", ("t",), Value(number), (name,), number), 5.0)
+    conversation.send(hub.Attachment("a1", b"1"), 6.0)
+    assert conversation.deadline() is None
+    conversation.send(hub.Attachment("a3", b"3"), 7.0)
+    assert conversation.wake(7.0) == [hub.Hurry("a2")]

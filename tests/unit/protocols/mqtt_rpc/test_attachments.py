@@ -51,8 +51,8 @@ def make(role: Role, limits: Limits | None = None) -> MqttConversation:
     return MqttConversation(ConversationSetup("broker", role, Random(1), limits or Limits(), options))
 
 
-def said(talk: MqttConversation) -> list[object]:
-    return [message for packet in talk.take_packets() for message in decode(packet, Limits())]
+def said(conversation: MqttConversation) -> list[object]:
+    return [message for packet in conversation.take_packets() for message in decode(packet, Limits())]
 
 
 def call(body: object, *names: str, method: str = "math.carry", callback: bool = False, more: bool = False) -> hub.Call:
@@ -60,72 +60,76 @@ def call(body: object, *names: str, method: str = "math.carry", callback: bool =
 
 
 def test_a_call_waits_for_its_attachments_and_carries_them_in_order() -> None:
-    talk = make(Role.CLIENT)
-    talk.send(call({"label": "x"}, "a", "b"), 0.0)
-    talk.send(hub.Attachment("b", b"\xff"), 0.0)
-    assert said(talk) == []
-    talk.send(hub.Attachment("a", b"\x00"), 0.0)
-    (request,) = said(talk)
+    conversation = make(Role.CLIENT)
+    conversation.send(call({"label": "x"}, "a", "b"), 0.0)
+    conversation.send(hub.Attachment("b", b"\xff"), 0.0)
+    assert said(conversation) == []
+    conversation.send(hub.Attachment("a", b"\x00"), 0.0)
+    (request,) = said(conversation)
     assert isinstance(request, Request)
     assert json.loads(request.value or b"") == {"label": "x", "files": ["AA==", "/w=="]}
 
 
 def test_what_comes_in_the_field_is_no_part_of_the_body() -> None:
-    talk = make(Role.SERVER)
+    conversation = make(Role.SERVER)
     request = encode(Request("/math", 7, "carry", b'{"label":"x","files":["AA==",""]}', True, 0, 0))
-    message, *attachments = talk.receive(request, 0.0)
+    message, *attachments = conversation.receive(request, 0.0)
     assert isinstance(message, hub.Call)
     assert (message.body.value(), len(message.attachments)) == ({"label": "x"}, 2)
     assert attachments == [hub.Attachment(message.attachments[0], b"\x00"), hub.Attachment(message.attachments[1], b"")]
-    talk.send(hub.Result(message.id, Value({"label": "y"}), ("c",)), 0.0)
-    talk.send(hub.Attachment("c", b"\x01"), 0.0)
-    (response,) = said(talk)
+    conversation.send(hub.Result(message.id, Value({"label": "y"}), ("c",)), 0.0)
+    conversation.send(hub.Attachment("c", b"\x01"), 0.0)
+    (response,) = said(conversation)
     assert isinstance(response, Response)
     assert json.loads(response.value or b"") == {"label": "y", "files": ["AQ=="]}
 
 
 def test_a_body_that_is_no_object_has_no_attachments() -> None:
-    talk = make(Role.SERVER)
-    (message,) = talk.receive(encode(Request("/math", 7, "carry", b"[1]", True, 0, 0)), 0.0)
+    conversation = make(Role.SERVER)
+    (message,) = conversation.receive(encode(Request("/math", 7, "carry", b"[1]", True, 0, 0)), 0.0)
     assert isinstance(message, hub.Call)
     assert (message.body.value(), message.attachments) == ([1], ())
 
 
 @pytest.mark.parametrize("files", ["[]", "null"])
 def test_without_attachments_a_body_is_as_it_would_be_anyway(files: str) -> None:
-    talk = make(Role.SERVER)
-    (message,) = talk.receive(encode(Request("/math", 7, "carry", b'{"files":%s}' % files.encode(), True, 0, 0)), 0.0)
+    conversation = make(Role.SERVER)
+    (message,) = conversation.receive(
+        encode(Request("/math", 7, "carry", b'{"files":%s}' % files.encode(), True, 0, 0)), 0.0
+    )
     assert isinstance(message, hub.Call)
     assert (message.body.value(), message.attachments) == ({}, ())
-    talk.send(hub.Result(message.id, Value({"label": "y"})), 0.0)
-    (response,) = said(talk)
+    conversation.send(hub.Result(message.id, Value({"label": "y"})), 0.0)
+    (response,) = said(conversation)
     assert isinstance(response, Response)
     assert json.loads(response.value or b"") == {"label": "y"}
 
 
 def test_an_answer_brings_its_attachments() -> None:
-    talk = make(Role.CLIENT)
-    talk.send(call(None, method="math.show"), 0.0)
-    (request,) = said(talk)
+    conversation = make(Role.CLIENT)
+    conversation.send(call(None, method="math.show"), 0.0)
+    (request,) = said(conversation)
     assert isinstance(request, Request)
-    heard = talk.receive(encode(Response("/math", request.correlation_id, "", b'{"photo":"AA=="}', True)), 0.0)
-    assert heard == (hub.Result("h", Value({}), ("h/1",)), hub.Attachment("h/1", b"\x00"))
+    received = conversation.receive(
+        encode(Response("/math", request.correlation_id, "", b'{"photo":"AA=="}', True)), 0.0
+    )
+    assert received == (hub.Result("h", Value({}), ("h/1",)), hub.Attachment("h/1", b"\x00"))
 
 
 def test_a_field_that_is_not_repeated_holds_one() -> None:
-    talk = make(Role.CLIENT)
-    talk.send(call(None, "a", method="math.show"), 0.0)
-    talk.send(hub.Attachment("a", b"\x00"), 0.0)
-    (request,) = said(talk)
+    conversation = make(Role.CLIENT)
+    conversation.send(call(None, "a", method="math.show"), 0.0)
+    conversation.send(hub.Attachment("a", b"\x00"), 0.0)
+    (request,) = said(conversation)
     assert isinstance(request, Request)
     assert json.loads(request.value or b"") == {"photo": "AA=="}
-    talk.send(hub.Call("h2", "math.show", Value(None), attachments=("b", "c")), 1.0)
-    talk.send(hub.Attachment("b", b""), 1.0)
-    talk.send(hub.Attachment("c", b""), 1.0)
-    assert talk.deadline() == 1.0
+    conversation.send(hub.Call("h2", "math.show", Value(None), attachments=("b", "c")), 1.0)
+    conversation.send(hub.Attachment("b", b""), 1.0)
+    conversation.send(hub.Attachment("c", b""), 1.0)
+    assert conversation.deadline() == 1.0
     text = "2 attachments in the field photo, which can contain one"
-    assert list(talk.wake(1.0)) == [hub.Failure("h2", Reason.BAD_ARGUMENTS, text)]
-    assert said(talk) == []
+    assert list(conversation.wake(1.0)) == [hub.Failure("h2", Reason.BAD_ARGUMENTS, text)]
+    assert said(conversation) == []
 
 
 @pytest.mark.parametrize(
@@ -145,19 +149,19 @@ def test_what_has_no_place_for_attachments_is_refused_at_once(message: hub.Call)
 
 @pytest.mark.parametrize("body", ["text", [1], {"files": []}])
 def test_a_body_beside_which_they_have_no_place_fails_its_call(body: object) -> None:
-    talk = make(Role.CLIENT)
-    talk.send(call(body, "a"), 0.0)
-    talk.send(hub.Attachment("a", b""), 0.0)
-    (failure,) = talk.wake(0.0)
+    conversation = make(Role.CLIENT)
+    conversation.send(call(body, "a"), 0.0)
+    conversation.send(hub.Attachment("a", b""), 0.0)
+    (failure,) = conversation.wake(0.0)
     assert isinstance(failure, hub.Failure)
     assert failure.reason is Reason.BAD_ARGUMENTS
 
 
 def test_an_attachment_that_failed_fails_the_call_as_not_run_and_an_answer_as_run() -> None:
-    talk = make(Role.CLIENT)
-    talk.send(call({}, "a"), 0.0)
-    talk.send(hub.Attachment("a", error="no disk"), 0.0)
-    assert list(talk.wake(0.0)) == [
+    conversation = make(Role.CLIENT)
+    conversation.send(call({}, "a"), 0.0)
+    conversation.send(hub.Attachment("a", error="no disk"), 0.0)
+    assert list(conversation.wake(0.0)) == [
         hub.Failure("h", Reason.BAD_ARGUMENTS, "an attachment failed: no disk"),
     ]
     server = make(Role.SERVER)
@@ -171,10 +175,12 @@ def test_an_attachment_that_failed_fails_the_call_as_not_run_and_an_answer_as_ru
 
 
 def test_attachments_are_bounded_both_ways() -> None:
-    talk = make(Role.CLIENT, Limits(max_text=100))
-    talk.send(call({}, "a"), 0.0)
-    talk.send(hub.Attachment("a", b"x" * 101), 0.0)
-    assert [message.reason for message in talk.wake(0.0) if isinstance(message, hub.Failure)] == [Reason.TOO_LARGE]
+    conversation = make(Role.CLIENT, Limits(max_text=100))
+    conversation.send(call({}, "a"), 0.0)
+    conversation.send(hub.Attachment("a", b"x" * 101), 0.0)
+    assert [message.reason for message in conversation.wake(0.0) if isinstance(message, hub.Failure)] == [
+        Reason.TOO_LARGE
+    ]
     server = make(Role.SERVER, Limits(max_attachments=1))
     assert server.receive(encode(Request("/math", 7, "carry", b'{"files":["",""]}', True, 0, 0)), 0.0) == ()
     (error,) = said(server)
@@ -183,39 +189,39 @@ def test_attachments_are_bounded_both_ways() -> None:
 
 
 def test_a_cancelled_call_is_not_said_when_its_attachments_come() -> None:
-    talk = make(Role.CLIENT)
-    talk.send(call({}, "a"), 0.0)
+    conversation = make(Role.CLIENT)
+    conversation.send(call({}, "a"), 0.0)
     with pytest.raises(LocalProtocolError, match="open already"):
-        talk.send(call({}, "b"), 0.0)
-    talk.send(hub.Cancel("h"), 0.0)
-    talk.send(hub.Attachment("a", b""), 0.0)
-    assert said(talk) == []
+        conversation.send(call({}, "b"), 0.0)
+    conversation.send(hub.Cancel("h"), 0.0)
+    conversation.send(hub.Attachment("a", b""), 0.0)
+    assert said(conversation) == []
 
 
 def test_an_answer_that_waits_is_overtaken_by_a_failure() -> None:
-    talk = make(Role.SERVER)
-    (message,) = talk.receive(encode(Request("/math", 7, "carry", b"{}", True, 0, 0)), 0.0)
+    conversation = make(Role.SERVER)
+    (message,) = conversation.receive(encode(Request("/math", 7, "carry", b"{}", True, 0, 0)), 0.0)
     assert isinstance(message, hub.Call)
-    talk.send(hub.Result(message.id, Value({}), ("c",)), 0.0)
+    conversation.send(hub.Result(message.id, Value({}), ("c",)), 0.0)
     with pytest.raises(LocalProtocolError, match="already"):
-        talk.send(hub.Result(message.id, Value({}), ("d",)), 0.0)
-    talk.send(hub.Failure(message.id, Reason.LOST), 0.0)
-    talk.send(hub.Attachment("c", b""), 0.0)
-    (error,) = said(talk)
+        conversation.send(hub.Result(message.id, Value({}), ("d",)), 0.0)
+    conversation.send(hub.Failure(message.id, Reason.LOST), 0.0)
+    conversation.send(hub.Attachment("c", b""), 0.0)
+    (error,) = said(conversation)
     assert isinstance(error, ErrorResponse)
 
 
 def test_an_answer_whose_message_has_no_field_for_them_is_refused() -> None:
-    talk = make(Role.SERVER)
-    (message,) = talk.receive(encode(Request("/math", 8, "plain", b"{}", True, 0, 0)), 0.0)
+    conversation = make(Role.SERVER)
+    (message,) = conversation.receive(encode(Request("/math", 8, "plain", b"{}", True, 0, 0)), 0.0)
     assert isinstance(message, hub.Call)
     with pytest.raises(Unrepresentable):
-        talk.send(hub.Result(message.id, Value({}), ("e",)), 0.0)
+        conversation.send(hub.Result(message.id, Value({}), ("e",)), 0.0)
 
 
 def test_an_answer_in_parts_has_no_place_for_attachments() -> None:
-    talk = make(Role.SERVER)
-    (message,) = talk.receive(encode(Request("/math", 7, "count", b"{}", True, 0, 0)), 0.0)
+    conversation = make(Role.SERVER)
+    (message,) = conversation.receive(encode(Request("/math", 7, "count", b"{}", True, 0, 0)), 0.0)
     assert isinstance(message, hub.Call)
     with pytest.raises(Unrepresentable):
-        talk.send(hub.Result(message.id, Value({}), ("c",), stream=True), 0.0)
+        conversation.send(hub.Result(message.id, Value({}), ("c",), stream=True), 0.0)

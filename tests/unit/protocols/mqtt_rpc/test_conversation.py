@@ -23,8 +23,8 @@ def make(role: Role = Role.SERVER, seed: int = 1, limits: Limits | None = None, 
     return MqttConversation(ConversationSetup("broker", role, Random(seed), limits or Limits(), options))
 
 
-def answers(talk: MqttConversation) -> list[object]:
-    return [message for packet in talk.take_packets() for message in decode(packet, Limits())]
+def answers(conversation: MqttConversation) -> list[object]:
+    return [message for packet in conversation.take_packets() for message in decode(packet, Limits())]
 
 
 class Broker:
@@ -46,9 +46,9 @@ class Broker:
             self.carry()
 
     def take(self, end: MqttConversation, *kinds: type[hub.HubMessage]) -> list[hub.HubMessage]:
-        heard = [message for message in self.heard[end] if isinstance(message, kinds or hub.HubMessage)]
+        received = [message for message in self.heard[end] if isinstance(message, kinds or hub.HubMessage)]
         self.heard[end].clear()
-        return heard
+        return received
 
 
 @pytest.mark.parametrize("repeats", [None, 1, 2, 3])
@@ -96,54 +96,57 @@ def test_streams_in_both_directions_pass_through_an_echoing_broker() -> None:
 
 
 def test_what_a_flood_of_requests_leaves_behind_is_bounded() -> None:
-    talk = make(serve=SERVE, limits=Limits(max_pending=8))
+    conversation = make(serve=SERVE, limits=Limits(max_pending=8))
     for number in range(1, 1001):
         packet = encode(Request("/math", number, "add", b"x", True, 1000, 4))
-        for message in talk.receive(packet, number / 1000):
+        for message in conversation.receive(packet, number / 1000):
             assert isinstance(message, hub.Call)
             if number % 3:
-                talk.send(hub.Result(message.id), number / 1000)
-        talk.receive(encode(Response("/math", number + 5000, "", b"", True)), number / 1000)
-        talk.take_packets()
-    assert len(talk._requests.incoming) <= 8
-    assert len(talk._requests.recent._current) + len(talk._requests.recent._previous) <= 32
-    assert talk.stray_responses == 1000
+                conversation.send(hub.Result(message.id), number / 1000)
+        conversation.receive(encode(Response("/math", number + 5000, "", b"", True)), number / 1000)
+        conversation.take_packets()
+    assert len(conversation._requests.incoming) <= 8
+    assert len(conversation._requests.recent._current) + len(conversation._requests.recent._previous) <= 32
+    assert conversation.stray_responses == 1000
 
 
 def test_the_time_to_wake_up_is_never_too_late() -> None:
-    talk = make(serve=SERVE)
-    assert talk.deadline() is None
-    talk.receive(encode(Request("/math", 1, "add", b"", True, 30, 3)), 100.0)
-    talk.receive(encode(Request("/math", 2, "add", b"", True, 20, 3)), 100.0)
-    talk.send(hub.Call("h", "far.away", timeout=25.0), 100.0)
-    assert talk.deadline() == 120.0
-    talk.send(hub.Result("2@/math"), 101.0)
-    assert list(talk.wake(120.0)) == []
-    assert talk.deadline() == 125.0
-    assert list(talk.wake(140.0)) == [hub.Cancel("1@/math"), hub.Failure("h", Reason.TIMEOUT, "no response before the deadline")]
-    assert talk.deadline() is None
-    talk.send(hub.Call("h", "far.away", timeout=25.0), 150.0)
-    talk.send(hub.Goodbye(), 150.0)
-    assert talk.deadline() is None
-    assert list(talk.wake(200.0)) == []
+    conversation = make(serve=SERVE)
+    assert conversation.deadline() is None
+    conversation.receive(encode(Request("/math", 1, "add", b"", True, 30, 3)), 100.0)
+    conversation.receive(encode(Request("/math", 2, "add", b"", True, 20, 3)), 100.0)
+    conversation.send(hub.Call("h", "far.away", timeout=25.0), 100.0)
+    assert conversation.deadline() == 120.0
+    conversation.send(hub.Result("2@/math"), 101.0)
+    assert list(conversation.wake(120.0)) == []
+    assert conversation.deadline() == 125.0
+    assert list(conversation.wake(140.0)) == [
+        hub.Cancel("1@/math"),
+        hub.Failure("h", Reason.TIMEOUT, "no response before the deadline"),
+    ]
+    assert conversation.deadline() is None
+    conversation.send(hub.Call("h", "far.away", timeout=25.0), 150.0)
+    conversation.send(hub.Goodbye(), 150.0)
+    assert conversation.deadline() is None
+    assert list(conversation.wake(200.0)) == []
 
 
 def test_what_was_odd_is_counted() -> None:
-    talk = make(serve=SERVE)
-    talk.receive(encode(Request("/math", 1, "add", b"", True, 5, 9)), 0.0)
-    talk.receive(Packet(b"\xff", is_text=False, channel="/math"), 0.0)
-    talk.receive(encode(ErrorResponse("/math", 3)), 0.0)
-    assert (talk.unknown_time_units, talk.refused_messages, talk.stray_responses) == (1, 1, 1)
-    assert talk.error is None
-    assert not talk.closed
+    conversation = make(serve=SERVE)
+    conversation.receive(encode(Request("/math", 1, "add", b"", True, 5, 9)), 0.0)
+    conversation.receive(Packet(b"\xff", is_text=False, channel="/math"), 0.0)
+    conversation.receive(encode(ErrorResponse("/math", 3)), 0.0)
+    assert (conversation.unknown_time_units, conversation.refused_messages, conversation.stray_responses) == (1, 1, 1)
+    assert conversation.error is None
+    assert not conversation.closed
 
 
 def numbers_of(seed: int) -> list[int]:
     """The ids of three requests of one conversation."""
-    talk = MqttConversation(ConversationSetup("broker", Role.CLIENT, Random(seed)))
+    conversation = MqttConversation(ConversationSetup("broker", Role.CLIENT, Random(seed)))
     for name in ("h1", "h2", "h3"):
-        talk.send(hub.Call(name, "math.add"), 0.0)
-    return [message.correlation_id for message in answers(talk) if isinstance(message, Request)]
+        conversation.send(hub.Call(name, "math.add"), 0.0)
+    return [message.correlation_id for message in answers(conversation) if isinstance(message, Request)]
 
 
 def test_ids_of_one_conversation_differ_in_their_lower_half_alone() -> None:
@@ -164,20 +167,22 @@ def test_id_is_never_zero_and_never_one_that_is_open() -> None:
     free, taken = (MqttConversation(ConversationSetup("broker", Role.SERVER, Zeros())) for _ in range(2))
     first = 1 << 32
     taken.receive(encode(Request("/math", first, "add", b"", eos=True)), 0.0)
-    for talk, number in ((free, first), (taken, first + 1)):
-        talk.send(hub.Call("h1", "math.add"), 0.0)
-        assert [message.correlation_id for message in answers(talk) if isinstance(message, Request)] == [number]
+    for conversation, number in ((free, first), (taken, first + 1)):
+        conversation.send(hub.Call("h1", "math.add"), 0.0)
+        assert [message.correlation_id for message in answers(conversation) if isinstance(message, Request)] == [number]
 
 
 def test_a_registry_may_be_asked_which_methods_stream() -> None:
-    talk = make(serve=lambda topic, kind: {("/math", "talk"): "both", ("/math", "add"): "unary"}.get((topic, kind)))
-    assert list(talk.receive(encode(Request("/other", 1, "talk", b"")), 0.0)) == []
-    (call,) = talk.receive(encode(Request("/math", 1, "talk", b"")), 0.0)
+    conversation = make(
+        serve=lambda topic, kind: {("/math", "talk"): "both", ("/math", "add"): "unary"}.get((topic, kind))
+    )
+    assert list(conversation.receive(encode(Request("/other", 1, "talk", b"")), 0.0)) == []
+    (call,) = conversation.receive(encode(Request("/math", 1, "talk", b"")), 0.0)
     assert isinstance(call, hub.Call)
     assert (call.more, call.stream) == (True, True)
     # A part may lack the type; it belongs to its call all the same.
     broken = Packet(b"\x08\x01\x12\x01\x0a\x18\x00", is_text=False, channel="/math")
-    assert [type(message) for message in talk.receive(broken, 0.0)] == [hub.Stray, hub.Cancel]
+    assert [type(message) for message in conversation.receive(broken, 0.0)] == [hub.Stray, hub.Cancel]
 
 
 class Digits:
@@ -199,8 +204,11 @@ def test_a_codec_translates_bodies_in_both_directions() -> None:
     client, server = make(Role.CLIENT, codec=Digits()), make(serve=SERVE, codec=Digits())
     client.send(hub.Call("h", "math.talk", Json(b"1"), more=True, stream=True), 0.0)
     client.send(hub.Part("h", Json(b"2"), last=True), 0.0)
-    heard = [message for packet in client.take_packets() for message in server.receive(packet, 0.0)]
-    assert [message.body for message in heard if isinstance(message, hub.Call | hub.Part)] == [Json(b"1"), Json(b"2")]
+    received = [message for packet in client.take_packets() for message in server.receive(packet, 0.0)]
+    assert [message.body for message in received if isinstance(message, hub.Call | hub.Part)] == [
+        Json(b"1"),
+        Json(b"2"),
+    ]
     (call_id,) = server._requests.incoming
     with pytest.raises(Unrepresentable):
         server.send(hub.Result(call_id, Json(b'"x"')), 0.0)
@@ -248,24 +256,24 @@ def test_a_description_that_describes_nothing_fails_the_question(answer: bytes) 
 
 @pytest.mark.parametrize("arguments", [b"[]", b"\x00", b'{"name":5}', b'{"name":"/hub/x"}', b'{"$base64":"?"}'])
 def test_a_built_in_that_is_called_in_vain_is_answered_at_once(arguments: bytes) -> None:
-    talk = make(serve={"/hub": {}})
-    assert list(talk.receive(encode(Request("/hub", 1, "register", arguments, True)), 0.0)) == []
-    (answer,) = answers(talk)
+    conversation = make(serve={"/hub": {}})
+    assert list(conversation.receive(encode(Request("/hub", 1, "register", arguments, True)), 0.0)) == []
+    (answer,) = answers(conversation)
     assert isinstance(answer, ErrorResponse)
     assert answer.tag == "hub.bad_arguments"
 
 
 @pytest.mark.parametrize("name", ["bad*name", "a+b", "x" * 300, "a..b", "path/" * 200 + "add"])
 def test_a_name_that_cannot_be_folded_is_answered_at_once(name: str) -> None:
-    talk = make(serve=SERVE)
-    assert list(talk.receive(encode(Request("/math", 1, name, b"", True)), 0.0)) == []
-    (answer,) = answers(talk)
+    conversation = make(serve=SERVE)
+    assert list(conversation.receive(encode(Request("/math", 1, name, b"", True)), 0.0)) == []
+    (answer,) = answers(conversation)
     assert isinstance(answer, ErrorResponse)
     assert answer.tag == "hub.no_such_method"
 
 
 def test_what_cannot_be_said_leaves_no_trace() -> None:
-    talk = make(Role.CLIENT)
+    conversation = make(Role.CLIENT)
     for message in (
         hub.Call("h", "math.add", Json(b"1")),
         hub.Call("h", "math.add", attachments=("a",)),
@@ -273,11 +281,11 @@ def test_what_cannot_be_said_leaves_no_trace() -> None:
         hub.Call("h", "math.add", spelling="/add", timeout=1.0),
     ):
         with pytest.raises(LocalProtocolError):
-            talk.send(message, 0.0)
-    assert talk.take_packets() == []
-    assert talk.deadline() is None
-    talk.send(hub.Call("h", "math.add"), 0.0)
-    assert len(talk.take_packets()) == 1
+            conversation.send(message, 0.0)
+    assert conversation.take_packets() == []
+    assert conversation.deadline() is None
+    conversation.send(hub.Call("h", "math.add"), 0.0)
+    assert len(conversation.take_packets()) == 1
 
 
 @given(
@@ -293,11 +301,13 @@ def test_parts_belong_to_calls_and_calls_are_open_until_answered(
     steps: list[tuple[int, str, bool, bool]],
 ) -> None:
     """Whatever requests come in whatever order: the hub hears of parts only for streams that are open and not ended."""
-    talk = make(serve=SERVE, limits=Limits(max_pending=3))
+    conversation = make(serve=SERVE, limits=Limits(max_pending=3))
     streams: dict[str, bool] = {}
     for number, kind, eos, has_body in steps:
         value = b"x" if has_body else None
-        for message in talk.receive(encode(Request("/math", number, kind if has_body else "", value, eos)), 0.0):
+        for message in conversation.receive(
+            encode(Request("/math", number, kind if has_body else "", value, eos)), 0.0
+        ):
             match message:
                 case hub.Call():
                     assert message.id not in streams
@@ -309,30 +319,30 @@ def test_parts_belong_to_calls_and_calls_are_open_until_answered(
                     streams[message.id] = False
                 case _:
                     pytest.fail(f"heard {message}")
-        assert talk.error is None
-    for call_id in list(talk._requests.incoming):
-        talk.send(hub.Result(call_id), 0.0)
-    assert talk._requests.incoming == {}
+        assert conversation.error is None
+    for call_id in list(conversation._requests.incoming):
+        conversation.send(hub.Result(call_id), 0.0)
+    assert conversation._requests.incoming == {}
 
 
 @pytest.mark.parametrize("timeout", [nan, -inf, -1.0, 0.0, inf])
 def test_a_timeout_may_be_any_number(timeout: float) -> None:
     """NaN is none, as on the wire 0 is; what is over already gets the least time that can be said."""
-    talk = make(Role.CLIENT)
-    talk.send(hub.Call("h", "math.add", timeout=timeout), 100.0)
-    (asked,) = answers(talk)
+    conversation = make(Role.CLIENT)
+    conversation.send(hub.Call("h", "math.add", timeout=timeout), 100.0)
+    (asked,) = answers(conversation)
     assert isinstance(asked, Request)
     expected = {nan: 0, inf: 2**32 - 1}.get(timeout, 1)
     assert (asked.timeout, asked.timeout_unit) == (expected, 4 if expected else 0)
-    assert talk.deadline() == (100.0 + expected / 1000 if expected else None)
+    assert conversation.deadline() == (100.0 + expected / 1000 if expected else None)
 
 
 def test_topics_of_strangers_take_no_room() -> None:
-    talk = make(serve=True)
+    conversation = make(serve=True)
     for number in range(1, 200):
-        (message,) = talk.receive(encode(Request(f"/{number}/" + "t" * 65000, number, "add", b"", True)), 0.0)
+        (message,) = conversation.receive(encode(Request(f"/{number}/" + "t" * 65000, number, "add", b"", True)), 0.0)
         assert isinstance(message, hub.Stray)
         assert len(message.id) < 300
-    assert talk.take_packets() == []
-    assert talk._requests.recent._current == {}
-    assert talk.refused_messages == 199
+    assert conversation.take_packets() == []
+    assert conversation._requests.recent._current == {}
+    assert conversation.refused_messages == 199

@@ -319,20 +319,23 @@ def check(end: End) -> None:
 
 
 def check_nothing_is_kept(end: End, now: float) -> None:
-    talk = end.talk
-    talk.wake(now + talk._shared.options.duplicate_window + 1)
-    assert talk.deadline() is None
-    assert [len(talk._outgoing), len(talk._outgoing._by_id), len(talk._incoming.requests), len(talk._deferred)] == [
-        0
-    ] * 4
+    conversation = end.talk
+    conversation.wake(now + conversation._shared.options.duplicate_window + 1)
+    assert conversation.deadline() is None
     assert [
-        len(talk._incoming.tombstones),
-        len(talk._retransmission),
-        talk._shared.answer_budget.used,
-        talk._shared.reorder_budget.used,
+        len(conversation._outgoing),
+        len(conversation._outgoing._by_id),
+        len(conversation._incoming.requests),
+        len(conversation._deferred),
     ] == [0] * 4
-    assert talk._shared.request_budget.used == 0
-    assert talk.take_packets() == []
+    assert [
+        len(conversation._incoming.tombstones),
+        len(conversation._retransmission),
+        conversation._shared.answer_budget.used,
+        conversation._shared.reorder_budget.used,
+    ] == [0] * 4
+    assert conversation._shared.request_budget.used == 0
+    assert conversation.take_packets() == []
 
 
 @pytest.mark.parametrize("seed", range(4))

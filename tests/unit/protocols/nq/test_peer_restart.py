@@ -6,7 +6,7 @@ from fiveways.errors import Reason
 from fiveways.model import messages as hub
 from fiveways.protocols.nq.conversation import NqConversation
 from fiveways.wire.payload import Json
-from tests.support.conversation_driver import hear, make, said
+from tests.support.conversation_driver import create_conversation, receive, sent_messages
 
 A = hub.Result("x", Json(b'"a"'), stream=True, last=False)
 Z = hub.Result("x", Json(b'"z"'), stream=True, last=False)
@@ -22,47 +22,49 @@ def part(a: str, d: str, n: int = 1) -> dict[str, object]:
 
 def streaming() -> NqConversation:
     """A conversation that has given on one part of an answer."""
-    talk = make()
-    hear(talk, told("p"))
-    talk.send(hub.Call("x", "count", stream=True), 0.0)
-    assert hear(talk, part("p-1", "a")) == [A]
-    said(talk)
-    return talk
+    conversation = create_conversation()
+    receive(conversation, told("p"))
+    conversation.send(hub.Call("x", "count", stream=True), 0.0)
+    assert receive(conversation, part("p-1", "a")) == [A]
+    sent_messages(conversation)
+    return conversation
 
 
 def test_parts_that_can_be_forgotten_are_followed_by_the_other_run() -> None:
-    talk, asked = streaming(), list[str]()
-    talk.on_forget_parts(lambda name: not asked.append(name))  # type: ignore[func-returns-value]
-    hear(talk, told("q"))
-    assert hear(talk, part("q-1", "z")) == [Z]
-    assert hear(talk, part("q-1", "y", 2) | {"f": 0}) == [hub.Result("x", Json(b'"y"'), stream=True)]
+    conversation, asked = streaming(), list[str]()
+    conversation.on_forget_parts(lambda name: not asked.append(name))  # type: ignore[func-returns-value]
+    receive(conversation, told("q"))
+    assert receive(conversation, part("q-1", "z")) == [Z]
+    assert receive(conversation, part("q-1", "y", 2) | {"f": 0}) == [hub.Result("x", Json(b'"y"'), stream=True)]
     assert asked == ["x"]
-    assert talk.is_idle
+    assert conversation.is_idle
 
 
 def test_parts_that_are_only_about_to_be_given_on_cannot_be_forgotten() -> None:
-    talk = streaming()
-    talk.on_forget_parts(lambda name: pytest.fail(f"{name} has not heard all of it"))
+    conversation = streaming()
+    conversation.on_forget_parts(lambda name: pytest.fail(f"{name} has not heard all of it"))
     b = hub.Result("x", Json(b'"b"'), stream=True, last=False)
-    heard = hear(talk, part("p-1", "b", 2), told("q"), part("q-1", "z"))
-    assert heard[0] == b
-    assert [(type(message), getattr(message, "reason", None)) for message in heard[1:]] == [(hub.Failure, Reason.LOST)]
+    received = receive(conversation, part("p-1", "b", 2), told("q"), part("q-1", "z"))
+    assert received[0] == b
+    assert [(type(message), getattr(message, "reason", None)) for message in received[1:]] == [
+        (hub.Failure, Reason.LOST)
+    ]
 
 
 def test_of_an_answer_that_nobody_waits_for_nothing_is_lost() -> None:
-    talk = make()
-    hear(talk, told("p"))
-    talk.send(hub.Publish(None, ("a",)), 0.0)
-    assert hear(talk, part("p-1", "a"), told("q"), part("q-1", "z") | {"f": 0}) == []
-    assert talk.is_idle
+    conversation = create_conversation()
+    receive(conversation, told("p"))
+    conversation.send(hub.Publish(None, ("a",)), 0.0)
+    assert receive(conversation, part("p-1", "a"), told("q"), part("q-1", "z") | {"f": 0}) == []
+    assert conversation.is_idle
 
 
 def test_a_call_is_cancelled_by_a_name_that_the_peer_still_knows() -> None:
-    talk = make()
-    hear(talk, told("p"))
-    talk.send(hub.Call("x", "count"), 0.0)
-    hear(talk, {"a": "p-1", "i": "h-1"}, told("q"))
-    said(talk)
-    talk.send(hub.Cancel("x"), 0.0)
+    conversation = create_conversation()
+    receive(conversation, told("p"))
+    conversation.send(hub.Call("x", "count"), 0.0)
+    receive(conversation, {"a": "p-1", "i": "h-1"}, told("q"))
+    sent_messages(conversation)
+    conversation.send(hub.Cancel("x"), 0.0)
     error = {"type": "local", "fatal": True, "err": "cancelled"}
-    assert said(talk) == [{"t": "count", "i": "h-1", "e": error}]
+    assert sent_messages(conversation) == [{"t": "count", "i": "h-1", "e": error}]

@@ -15,7 +15,7 @@ from fiveways.protocols.umq.conversation import Umq1Conversation
 from fiveways.wire.limits import Limits
 from fiveways.wire.packet import Packet
 from fiveways.wire.payload import Text, Value
-from tests.support import conversations as talks
+from tests.support import conversations
 
 texts = st.text(st.characters(exclude_categories=["Cs"]), max_size=20)
 lines = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\n"), max_size=20)
@@ -26,17 +26,17 @@ values = st.recursive(
 
 
 def open_talk(role: Role = Role.SERVER, limits: Limits | None = None) -> Umq1Conversation:
-    talk = Umq1Conversation(ConversationSetup("peer", role, Random(7), limits or Limits()))
-    talks.open_up(talk, SPEC, role)
-    return talk
+    conversation = Umq1Conversation(ConversationSetup("peer", role, Random(7), limits or Limits()))
+    conversations.complete_handshake(conversation, SPEC, role)
+    return conversation
 
 
-def hear(talk: Umq1Conversation, text: str, now: float = 0.0) -> list[hub.HubMessage]:
-    return list(talk.receive(Packet(text.encode()), now))
+def hear(conversation: Umq1Conversation, text: str, now: float = 0.0) -> list[hub.HubMessage]:
+    return list(conversation.receive(Packet(text.encode()), now))
 
 
-def said(talk: Umq1Conversation) -> list[str]:
-    return [packet.payload.decode() for packet in talk.take_packets()]
+def said(conversation: Umq1Conversation) -> list[str]:
+    return [packet.payload.decode() for packet in conversation.take_packets()]
 
 
 # Failures.
@@ -75,12 +75,12 @@ def test_a_failed_discover_means_the_same_at_either_end(reason: Reason, text: st
 
 @pytest.mark.parametrize("code", range(20))
 def test_the_letter_alone_says_whether_a_callee_ran(code: int) -> None:
-    talk = open_talk()
-    talk.send(hub.Call("a", "m"), 0.0)
-    talk.send(hub.Call("b", "m"), 0.0)
+    conversation = open_talk()
+    conversation.send(hub.Call("a", "m"), 0.0)
+    conversation.send(hub.Call("b", "m"), 0.0)
     raised = hub.Failure("a", Reason.RAISED, "x", code=6) if code == 6 else hub.Failure("a", Reason.RAISED, f"{code} x")
-    assert hear(talk, f"E1\n{code} x") == [raised]
-    (failure,) = hear(talk, f"!2\n{code} x")
+    assert hear(conversation, f"E1\n{code} x") == [raised]
+    (failure,) = hear(conversation, f"!2\n{code} x")
     assert isinstance(failure, hub.Failure)
     assert failure.reason.execution is Execution.NO
 
@@ -110,11 +110,11 @@ def test_every_route_is_written_with_a_separator(routes: list[str]) -> None:
 
 @given(texts)
 def test_whatever_answers_a_discover_is_a_description_or_a_failure(text: str) -> None:
-    talk = open_talk()
-    talk.send(hub.Discover("h"), 0.0)
-    (heard,) = hear(talk, f"R1\n{text}")
-    assert isinstance(heard, hub.Description | hub.Failure)
-    assert heard.id == "h"
+    conversation = open_talk()
+    conversation.send(hub.Discover("h"), 0.0)
+    (received,) = hear(conversation, f"R1\n{text}")
+    assert isinstance(received, hub.Description | hub.Failure)
+    assert received.id == "h"
 
 
 # Versions, values, topic ids.
@@ -122,10 +122,10 @@ def test_whatever_answers_a_discover_is_a_description_or_a_failure(text: str) ->
 
 @given(st.lists(st.integers(0, 12), min_size=1, max_size=5))
 def test_versions_are_compared_number_by_number(numbers: list[int]) -> None:
-    talk = Umq1Conversation(ConversationSetup("peer", Role.SERVER, Random(7)))
-    heard = hear(talk, f"H{'.'.join(map(str, numbers))}\n")
-    assert bool(heard) is (numbers[0] >= 1)
-    assert talk.error is None or talk.error.fault is Fault.VERSION
+    conversation = Umq1Conversation(ConversationSetup("peer", Role.SERVER, Random(7)))
+    received = hear(conversation, f"H{'.'.join(map(str, numbers))}\n")
+    assert bool(received) is (numbers[0] >= 1)
+    assert conversation.error is None or conversation.error.fault is Fault.VERSION
 
 
 @given(values)
@@ -157,74 +157,74 @@ def test_a_topic_id_is_a_text_of_one_line(given_id: object) -> None:
 
 
 def test_each_side_reads_the_variables_of_the_other() -> None:
-    talk = open_talk()
-    hear(talk, "Scolour\nred")
-    hear(talk, "Sempty")
-    hear(talk, 'M1\nhub:set\n["size",7]')
-    assert "size" not in talk.variables.remote
-    talk.send(hub.Result("1"), 0.0)
-    talk.send(hub.SetVariable(None, "colour", Value([1])), 0.0)
-    assert talk.variables.remote == {"colour": "red", "empty": "", "size": "7"}
-    assert talk.variables.local == {"colour": "[1]"}
-    hear(talk, "Xcolour")
-    talk.send(hub.UnsetVariable(None, "colour"), 0.0)
-    assert talk.variables.remote == {"empty": "", "size": "7"}
-    assert talk.variables.local == {}
+    conversation = open_talk()
+    hear(conversation, "Scolour\nred")
+    hear(conversation, "Sempty")
+    hear(conversation, 'M1\nhub:set\n["size",7]')
+    assert "size" not in conversation.variables.remote
+    conversation.send(hub.Result("1"), 0.0)
+    conversation.send(hub.SetVariable(None, "colour", Value([1])), 0.0)
+    assert conversation.variables.remote == {"colour": "red", "empty": "", "size": "7"}
+    assert conversation.variables.local == {"colour": "[1]"}
+    hear(conversation, "Xcolour")
+    conversation.send(hub.UnsetVariable(None, "colour"), 0.0)
+    assert conversation.variables.remote == {"empty": "", "size": "7"}
+    assert conversation.variables.local == {}
     with pytest.raises(LocalProtocolError):
-        talk.send(hub.SetVariable(None, "a\tb", Text("x")), 0.0)
-    assert talk.variables.local == {}
+        conversation.send(hub.SetVariable(None, "a\tb", Text("x")), 0.0)
+    assert conversation.variables.local == {}
 
 
 def test_identifiers_are_never_used_again() -> None:
-    talk = open_talk(limits=Limits(max_pending=3))
+    conversation = open_talk(limits=Limits(max_pending=3))
     used = []
     for number in range(30):
-        talk.send(hub.Call("h", "m") if number % 2 else hub.Discover("h"), 0.0)
-        (frame,) = said(talk)
+        conversation.send(hub.Call("h", "m") if number % 2 else hub.Discover("h"), 0.0)
+        (frame,) = said(conversation)
         used.append(frame[1:].partition("\n")[0])
         if number % 3:
-            talk.send(hub.Cancel("h"), 0.0)
+            conversation.send(hub.Cancel("h"), 0.0)
         else:
-            hear(talk, f"E{used[-1]}\nx")
+            hear(conversation, f"E{used[-1]}\nx")
     assert len(set(used)) == len(used)
 
 
 def test_attachments_that_nobody_wants_leave_nothing_behind() -> None:
-    talk = open_talk(limits=Limits(max_expected_attachments=4))
-    idle = talks.held(talk)
+    conversation = open_talk(limits=Limits(max_expected_attachments=4))
+    idle = conversations.count_entries(conversation)
     for _ in range(100):
-        hear(talk, "A2\nTnews\nx")
-        talk.receive(Packet(b"1", is_text=False), 0.0)
-        hear(talk, "A1\n-\nno second one, but a third")
-        talk.receive(Packet(b"3", is_text=False), 0.0)
-    assert talk.error is None
-    assert talk.deadline() is None
-    talk.take_packets()
-    assert talks.held(talk) == idle
+        hear(conversation, "A2\nTnews\nx")
+        conversation.receive(Packet(b"1", is_text=False), 0.0)
+        hear(conversation, "A1\n-\nno second one, but a third")
+        conversation.receive(Packet(b"3", is_text=False), 0.0)
+    assert conversation.error is None
+    assert conversation.deadline() is None
+    conversation.take_packets()
+    assert conversations.count_entries(conversation) == idle
 
 
 def test_the_deadline_is_that_of_the_attachment_due_next() -> None:
-    talk = open_talk(limits=Limits(attachment_timeout=10.0))
-    assert talk.deadline() is None
-    hear(talk, "A1\nM1\nm\n", 1.0)
-    hear(talk, "A1\nM2\nm\n", 5.0)
-    assert talk.deadline() == 11.0
-    assert list(talk.wake(11.0)) == [hub.Attachment("1", error="timed out")]
-    assert talk.deadline() == 15.0
-    hear(talk, "E\nbye", 12.0)
-    assert talk.deadline() is None
+    conversation = open_talk(limits=Limits(attachment_timeout=10.0))
+    assert conversation.deadline() is None
+    hear(conversation, "A1\nM1\nm\n", 1.0)
+    hear(conversation, "A1\nM2\nm\n", 5.0)
+    assert conversation.deadline() == 11.0
+    assert list(conversation.wake(11.0)) == [hub.Attachment("1", error="timed out")]
+    assert conversation.deadline() == 15.0
+    hear(conversation, "E\nbye", 12.0)
+    assert conversation.deadline() is None
 
 
 def test_after_a_fault_nothing_is_heard_said_or_waited_for() -> None:
-    talk = open_talk()
-    hear(talk, "A1\nM1\nm\n")
-    hear(talk, "nonsense")
-    assert talk.error is not None
-    assert len(talk.take_packets()) == 1
-    assert not hear(talk, "M2\nm\n")
-    assert talk.deadline() is None
-    assert not talk.wake(31.0)
+    conversation = open_talk()
+    hear(conversation, "A1\nM1\nm\n")
+    hear(conversation, "nonsense")
+    assert conversation.error is not None
+    assert len(conversation.take_packets()) == 1
+    assert not hear(conversation, "M2\nm\n")
+    assert conversation.deadline() is None
+    assert not conversation.wake(31.0)
     for message in (hub.Result("1"), hub.Goodbye(), hub.Cancel("1"), hub.Accepted("1")):
         with pytest.raises(LocalProtocolError):
-            talk.send(message, 1.0)
-    assert not talk.take_packets()
+            conversation.send(message, 1.0)
+    assert not conversation.take_packets()

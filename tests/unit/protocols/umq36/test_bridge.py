@@ -21,7 +21,7 @@ from fiveways.wire import base36, strict_json
 from fiveways.wire.limits import Limits
 from fiveways.wire.packet import Packet
 from fiveways.wire.payload import NULL, Json, Text, Value
-from tests.support import conversations as talks
+from tests.support import conversations
 
 texts = st.text(st.characters(exclude_categories=["Cs"]), max_size=20)
 scalars = st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | texts
@@ -31,9 +31,9 @@ values = st.recursive(
 
 
 def open_talk(role: Role = Role.SERVER) -> Umq36Conversation:
-    talk = Umq36Conversation(ConversationSetup("peer", role, Random(7)))
-    talks.open_up(talk, SPEC, role)
-    return talk
+    conversation = Umq36Conversation(ConversationSetup("peer", role, Random(7)))
+    conversations.complete_handshake(conversation, SPEC, role)
+    return conversation
 
 
 @pytest.mark.parametrize("reason", Reason)
@@ -72,19 +72,19 @@ def test_the_tables_are_total_and_no_code_means_two_things() -> None:
 
 @pytest.mark.parametrize("code", range(20))
 def test_what_was_not_run_never_reads_as_run(code: int) -> None:
-    talk = open_talk()
-    talk.send(hub.Call("c", "m"), 0.0)
-    (failure,) = talk.receive(Packet(b"!1:%d x" % code), 0.0)
+    conversation = open_talk()
+    conversation.send(hub.Call("c", "m"), 0.0)
+    (failure,) = conversation.receive(Packet(b"!1:%d x" % code), 0.0)
     assert isinstance(failure, hub.Failure)
     assert failure.reason.execution is Execution.NO
 
 
 @pytest.mark.parametrize("code", range(20))
 def test_a_callee_cannot_pretend_that_it_was_not_run(code: int) -> None:
-    talk = open_talk(Role.SERVER)
-    talk.send(hub.Call("c", "m"), 0.0)
+    conversation = open_talk(Role.SERVER)
+    conversation.send(hub.Call("c", "m"), 0.0)
     raised = hub.Failure("c", Reason.RAISED, "x", code=6) if code == 6 else hub.Failure("c", Reason.RAISED, f"{code} x")
-    assert talk.receive(Packet(b"E1:%d x" % code), 0.0) == (raised,)
+    assert conversation.receive(Packet(b"E1:%d x" % code), 0.0) == (raised,)
 
 
 @given(texts, values)
@@ -129,8 +129,8 @@ def test_what_is_too_deep_is_told_so(payload: str) -> None:
 
 
 def test_own_identifiers_stay_within_32_bits() -> None:
-    talk = open_talk()
-    assert [talk._wire_id(number) for number in (1, 2**32 - 1, 2**32, 2**33)] == ["1", "1Z141Z3", "1", "2"]
+    conversation = open_talk()
+    assert [conversation._wire_id(number) for number in (1, 2**32 - 1, 2**32, 2**33)] == ["1", "1Z141Z3", "1", "2"]
 
 
 def test_what_is_written_reads_back() -> None:
@@ -141,13 +141,13 @@ def test_what_is_written_reads_back() -> None:
 
 
 def answer_of_a_client(welcome: bytes, reason: Reason) -> bytes:
-    talk = Umq36Conversation(ConversationSetup("peer", Role.CLIENT, Random(7)))
-    talk.send(hub.Hello(), 0.0)
-    talk.receive(Packet(welcome), 0.0)
-    talk.receive(Packet(b'C1:["m"]'), 0.0)
-    talk.take_packets()
-    talk.send(hub.Failure("1", reason, "x"), 0.0)
-    (packet,) = talk.take_packets()
+    conversation = Umq36Conversation(ConversationSetup("peer", Role.CLIENT, Random(7)))
+    conversation.send(hub.Hello(), 0.0)
+    conversation.receive(Packet(welcome), 0.0)
+    conversation.receive(Packet(b'C1:["m"]'), 0.0)
+    conversation.take_packets()
+    conversation.send(hub.Failure("1", reason, "x"), 0.0)
+    (packet,) = conversation.take_packets()
     return packet.payload
 
 
@@ -163,27 +163,27 @@ def test_client_never_says_to_others_what_they_do_not_understand(welcome: bytes)
 
 
 def test_after_a_fault_nothing_is_heard_said_or_waited_for() -> None:
-    talk = open_talk()
-    talk.receive(Packet(b'A1:C1:["m"]'), 0.0)
-    assert talk.deadline() == 30.0
-    talk.receive(Packet(b"nonsense"), 0.0)
-    assert talk.error is not None
-    assert len(talk.take_packets()) == 1
-    assert not talk.receive(Packet(b'C2:["m"]'), 1.0)
-    assert talk.deadline() is None
-    assert not talk.wake(31.0)
+    conversation = open_talk()
+    conversation.receive(Packet(b'A1:C1:["m"]'), 0.0)
+    assert conversation.deadline() == 30.0
+    conversation.receive(Packet(b"nonsense"), 0.0)
+    assert conversation.error is not None
+    assert len(conversation.take_packets()) == 1
+    assert not conversation.receive(Packet(b'C2:["m"]'), 1.0)
+    assert conversation.deadline() is None
+    assert not conversation.wake(31.0)
     for message in (hub.Result("1"), hub.Goodbye(), hub.Cancel("1"), hub.Accepted("1")):
         with pytest.raises(LocalProtocolError):
-            talk.send(message, 1.0)
-    assert not talk.take_packets()
+            conversation.send(message, 1.0)
+    assert not conversation.take_packets()
 
 
 def test_the_attachment_to_be_sent_next_can_be_asked_for() -> None:
-    talk = open_talk()
-    talk.send(hub.Call("c", "m", attachments=("p", "q")), 0.0)
-    assert talk.awaited_attachment == "p"
-    talk.send(hub.Attachment("q"), 0.0)
-    assert talk.awaited_attachment == "p"
-    talk.send(hub.Attachment("p"), 0.0)
-    assert talk.awaited_attachment is None
-    assert [packet.is_text for packet in talk.take_packets()] == [True, False, False]
+    conversation = open_talk()
+    conversation.send(hub.Call("c", "m", attachments=("p", "q")), 0.0)
+    assert conversation.awaited_attachment == "p"
+    conversation.send(hub.Attachment("q"), 0.0)
+    assert conversation.awaited_attachment == "p"
+    conversation.send(hub.Attachment("p"), 0.0)
+    assert conversation.awaited_attachment is None
+    assert [packet.is_text for packet in conversation.take_packets()] == [True, False, False]
