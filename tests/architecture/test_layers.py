@@ -1,6 +1,6 @@
-"""The shape of the package: who may import whom, where no clock is, what a protocol folder holds, how long is too long.
+"""The architecture of the package: allowed imports, code without clocks and I/O, protocol folders, and length limits.
 
-Each check takes the folder of a package and gives its findings as sentences, so that it can be tried on bad ones too.
+Each check takes the folder of a package and yields its findings as sentences, so it can be tested on bad packages too.
 """
 
 import ast
@@ -13,7 +13,7 @@ from tests.support.paths import ROOT
 
 PACKAGE = ROOT / "src" / "fiveways"
 
-# What each layer may import besides itself. `.` is the package's own __init__.py, which only says the public names.
+# The layers that each layer may import besides itself. `.` is the package's own __init__.py with the public names.
 CORE = {"errors", "extras", "wire", "model"}
 LAYERS = {
     "errors": set[str](),
@@ -41,11 +41,11 @@ LAYERS = {
     "__main__": {"cli"},
 }
 
-# Additional imports of single rooms: Spark as a peer is a client like any other, and the example
-# application is written as users write theirs.
-ROOMS: dict[tuple[str, ...], set[str]] = {("pipeline", "peer"): {"client"}, ("demo", "app"): {"."}}
+# Additional imports of single folders: Spark as a peer is a normal client, and the example application
+# imports the public package, as applications of users do.
+FOLDERS: dict[tuple[str, ...], set[str]] = {("pipeline", "peer"): {"client"}, ("demo", "app"): {"."}}
 
-# Layers that are told the time and handed their chance, and never wait.
+# Layers without I/O, clock and random source: the time and a random source are passed to them.
 PURE = {"wire", "model", "protocols", "hub"}
 IMPURE_MODULES = {
     "asyncio",
@@ -62,10 +62,10 @@ IMPURE_MODULES = {
 IMPURE_NAMES = {"datetime.now", "datetime.utcnow", "datetime.today", "date.today"}
 ONLY_IN = {"pyspark": "pipeline"}
 
-# The one module that may name every protocol, and that none of them may ask for another.
+# The only module that may import every protocol; no protocol may use it to import another one.
 REGISTRY = "registry"
-SHARED = {"umq_family": "what the two dialects of UMQ have in common"}
-SHAPE = {
+SHARED = {"umq_family": "code shared by the two dialects of UMQ"}
+FILES = {
     "README.md",
     "__init__.py",
     "bridge.py",
@@ -77,46 +77,46 @@ SHAPE = {
 }
 EXTRAS = {
     "lrpm": {
-        "json_frames.py": "one protocol, two encodings: JSON",
-        "cbor_frames.py": "and CBOR",
-        "conversation_base.py": "the lower half of the conversation: frames and handshake",
-        "incoming.py": "requests of the peer, and our responses",
-        "outgoing.py": "our requests to the peer",
+        "json_frames.py": "the JSON encoding",
+        "cbor_frames.py": "the CBOR encoding",
+        "conversation_base.py": "the frame level of the conversation: packets, handshake, attachments",
+        "incoming.py": "requests and subscriptions of the peer, and our responses",
+        "outgoing.py": "records of our requests and subscriptions",
         "deferred_messages.py": "messages that wait for their attachments",
     },
     "mqtt_rpc": {
         "rpc.proto": "the messages, defined in protobuf",
-        "rpc_pb2.py": "generated from it",
-        "rpc_pb2.pyi": "its types",
-        "attachments.py": "attachments, in a field of the method's own message",
-        "echo_filter.py": "our own messages, which a broker sends back",
-        "fastpath.py": "the fast path of calls and responses in one piece",
-        "requests.py": "open requests, and requests and responses in parts",
+        "rpc_pb2.py": "code generated from rpc.proto",
+        "rpc_pb2.pyi": "types of the generated code",
+        "attachments.py": "attachments in a field of the method's own message",
+        "echo_filter.py": "detection of our own messages that a broker sends back",
+        "fastpath.py": "the fast path of unary calls and responses",
+        "requests.py": "open and recently finished requests",
     },
     "nq": {
-        "session_state.py": "the state that requests and responses share: identifiers, budgets, subscriptions",
+        "session_state.py": "state shared by both directions: identifiers, byte budgets, subscriptions",
         "incoming.py": "requests of the peer",
-        "responses.py": "our responses to them",
-        "outgoing.py": "our requests to the peer",
-        "outgoing_requests.py": "the table of our requests, and the restart of a peer",
-        "requests.py": "the open requests, and the state of each",
-        "streams.py": "requests and responses in parts",
-        "retransmission.py": "messages that are sent again until the peer reacts",
-        "dedup.py": "finished requests, so that a copy is not run again",
-        "errors.py": "error objects, which have a template language of their own",
-        "fastpath.py": "the fast path of simple requests, acknowledgements and responses",
-        "options.py": "delays, windows and bounds, all configurable",
-        "serializer.py": "the bytes of each message",
+        "responses.py": "responses to requests of the peer",
+        "outgoing.py": "our requests, and the answers of the peer",
+        "outgoing_requests.py": "the table of our requests, with expiry and restarts of the peer",
+        "requests.py": "open requests in both directions, with their state",
+        "streams.py": "streamed requests and answers",
+        "retransmission.py": "the queue of messages, with retransmission until the peer reacts",
+        "dedup.py": "deduplication by tombstones and refusals",
+        "errors.py": "error objects with text templates",
+        "fastpath.py": "the fast path of plain requests, acknowledgements and answers",
+        "options.py": "configuration: delays, windows and limits",
+        "serializer.py": "serialization of messages",
     },
 }
 
 GENERATED = {"rpc_pb2.py"}
-LONGEST_FILE = 500
-LONGEST_FUNCTION = 65
+MAX_FILE_LINES = 500
+MAX_FUNCTION_LINES = 65
 
 
 def modules(package: Path) -> Iterator[tuple[Path, ast.Module]]:
-    """Every module we wrote: its path within the package, and its syntax tree."""
+    """Yield the path and the syntax tree of each module that is not generated."""
     for path in sorted(package.rglob("*.py")):
         if path.name not in GENERATED:
             yield path.relative_to(package), ast.parse(path.read_text(encoding="utf-8"), str(path))
@@ -127,13 +127,13 @@ def layer_of(path: Path) -> str:
     return "." if top == "__init__" else top
 
 
-def room_of(path: Path) -> tuple[str, ...]:
-    """The layer and the folder or module in it."""
+def folder_of(path: Path) -> tuple[str, ...]:
+    """Return the layer and the folder or module in it."""
     return tuple(part.removesuffix(".py") for part in path.parts[:2])
 
 
 def imports(package: Path, path: Path, tree: ast.Module) -> Iterator[str]:
-    """The dotted name of every module or name that is imported, relative ones made absolute."""
+    """Yield the absolute dotted name of each import."""
     home = (package.name, *path.parent.parts)
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):
@@ -145,7 +145,7 @@ def imports(package: Path, path: Path, tree: ast.Module) -> Iterator[str]:
 
 
 def own_imports(package: Path, path: Path, tree: ast.Module) -> Iterator[tuple[str, ...]]:
-    """Imports from the package itself, as parts below its name."""
+    """Yield the imports from the package itself as tuples without the package name."""
     for name in imports(package, path, tree):
         top, *rest = name.split(".")
         if top == package.name:
@@ -153,7 +153,7 @@ def own_imports(package: Path, path: Path, tree: ast.Module) -> Iterator[tuple[s
 
 
 def is_inside(package: Path, *parts: str) -> bool:
-    """Whether a module or a folder of that name exists below the package."""
+    """Return whether a module or a folder of that name exists in the package."""
     place = package.joinpath(*parts)
     return place.is_dir() or place.with_suffix(".py").is_file()
 
@@ -162,12 +162,12 @@ def layer_findings(package: Path) -> Iterator[str]:
     for path, tree in modules(package):
         layer = layer_of(path)
         if layer not in LAYERS:
-            yield f"{path}: {layer} is no layer; the table in this test names them all"
+            yield f"{path}: {layer} is not in the table of layers"
             continue
         for parts in own_imports(package, path, tree):
-            # A name that is no module below the package comes out of the package's own __init__.py.
+            # Other names are from the package's own __init__.py.
             target = parts[0] if parts and is_inside(package, parts[0]) else "."
-            if target != layer and target not in LAYERS[layer] | ROOMS.get(room_of(path), set()):
+            if target != layer and target not in LAYERS[layer] | FOLDERS.get(folder_of(path), set()):
                 yield f"{path}: {layer} may not import {'.'.join((package.name, *parts))}"
 
 
@@ -188,27 +188,27 @@ def purity_findings(package: Path) -> Iterator[str]:
         layer = layer_of(path)
         for name in imports(package, path, tree):
             module = name.partition(".")[0]
-            # Chance itself is passed in; its type must be sayable.
+            # A random source is passed in; its type may be imported.
             if layer in PURE and module in IMPURE_MODULES and name != "random.Random":
                 yield f"{path}: {layer} may not import {name}"
             if layer != ONLY_IN.get(module, layer):
                 yield f"{path}: only {ONLY_IN[module]} may import {name}"
         if layer in PURE:
-            yield from (f"{path}:{line}: {layer} may not {what}" for line, what in waits_and_clocks(tree))
+            yield from (f"{path}:{line}: {layer} may not {action}" for line, action in waits_and_clocks(tree))
 
 
 def waits_and_clocks(tree: ast.Module) -> Iterator[tuple[int, str]]:
     for node in ast.walk(tree):
         if isinstance(node, ast.AsyncFunctionDef):
-            yield node.lineno, f"wait, as async {node.name} would"
+            yield node.lineno, f"define async {node.name}"
         elif isinstance(node, ast.Attribute):
             dotted = ast.unparse(node)
             if any(dotted == name or dotted.endswith(f".{name}") for name in IMPURE_NAMES):
-                yield node.lineno, f"ask a clock, as {dotted} does"
+                yield node.lineno, f"read the clock with {dotted}"
 
 
 def protocol_folders(package: Path) -> list[Path]:
-    """The folders below protocols/; one that holds only bytecode is what a deleted protocol left behind."""
+    """Return the folders of protocols, without remains of deleted ones that contain only bytecode."""
     folders = (folder for folder in (package / "protocols").glob("*") if folder.is_dir() and content(folder))
     return sorted(folder for folder in folders if folder.name not in {*SHARED, "__pycache__"})
 
@@ -217,60 +217,61 @@ def content(folder: Path) -> set[str]:
     return {path.name for path in folder.iterdir()} - {"__pycache__"}
 
 
-def shape_findings(package: Path) -> Iterator[str]:
+def folder_findings(package: Path) -> Iterator[str]:
     for folder in protocol_folders(package):
-        found = content(folder)
-        yield from (f"{folder.name}: {name} is missing" for name in sorted(SHAPE - found))
-        strange = found - SHAPE - EXTRAS.get(folder.name, {}).keys()
-        yield from (f"{folder.name}: {name} is not part of the shape" for name in sorted(strange))
+        names = content(folder)
+        yield from (f"{folder.name}: {name} is missing" for name in sorted(FILES - names))
+        unexpected = names - FILES - EXTRAS.get(folder.name, {}).keys()
+        yield from (f"{folder.name}: {name} is not allowed in a protocol folder" for name in sorted(unexpected))
         vectors = sorted((folder / "vectors").glob("*"))
-        if "vectors" in found and not vectors:
+        if "vectors" in names and not vectors:
             yield f"{folder.name}: vectors/ is empty"
-        yield from (f"{folder.name}: vectors/{path.name} is no JSON" for path in vectors if path.suffix != ".json")
+        yield from (f"{folder.name}: vectors/{path.name} is not JSON" for path in vectors if path.suffix != ".json")
 
 
 def length_findings(package: Path) -> Iterator[str]:
     for path, tree in modules(package):
         length = len((package / path).read_text(encoding="utf-8").splitlines())
-        if length > LONGEST_FILE:
-            yield f"{path}: {length} lines, {LONGEST_FILE} are enough"
+        if length > MAX_FILE_LINES:
+            yield f"{path}: {length} lines, at most {MAX_FILE_LINES} are allowed"
         for node in ast.walk(tree):
             if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
                 length = (node.end_lineno or node.lineno) - node.lineno + 1
-                if length > LONGEST_FUNCTION:
-                    yield f"{path}:{node.lineno}: {node.name} has {length} lines, {LONGEST_FUNCTION} are enough"
+                if length > MAX_FUNCTION_LINES:
+                    place = f"{path}:{node.lineno}: {node.name}"
+                    yield f"{place} has {length} lines, at most {MAX_FUNCTION_LINES} are allowed"
 
 
-def assert_nothing_found(findings: Iterator[str]) -> None:
-    found = list(findings)
-    assert not found, "\n".join(["", *found])
+def assert_no_findings(findings: Iterator[str]) -> None:
+    sentences = list(findings)
+    assert not sentences, "\n".join(["", *sentences])
 
 
-CHECKS = [layer_findings, sideways_findings, purity_findings, shape_findings, length_findings]
+CHECKS = [layer_findings, sideways_findings, purity_findings, folder_findings, length_findings]
 
 
-def test_the_package_is_where_the_checks_look() -> None:
+def test_package_path_is_right() -> None:
     assert {"errors.py", "model", "protocols", "wire"} <= content(PACKAGE)
 
 
-def test_layers_import_only_what_lies_below_them() -> None:
-    assert_nothing_found(layer_findings(PACKAGE))
+def test_layers_import_only_allowed_layers() -> None:
+    assert_no_findings(layer_findings(PACKAGE))
 
 
-def test_protocols_do_not_know_each_other() -> None:
-    assert_nothing_found(sideways_findings(PACKAGE))
+def test_protocols_do_not_import_each_other() -> None:
+    assert_no_findings(sideways_findings(PACKAGE))
 
 
-def test_the_core_has_no_clock_no_chance_and_no_waiting() -> None:
-    assert_nothing_found(purity_findings(PACKAGE))
+def test_core_has_no_clock_random_source_or_waiting() -> None:
+    assert_no_findings(purity_findings(PACKAGE))
 
 
-def test_protocol_folders_have_one_shape() -> None:
-    assert_nothing_found(shape_findings(PACKAGE))
+def test_protocol_folders_have_the_same_files() -> None:
+    assert_no_findings(folder_findings(PACKAGE))
 
 
 def test_files_and_functions_stay_short() -> None:
-    assert_nothing_found(length_findings(PACKAGE))
+    assert_no_findings(length_findings(PACKAGE))
 
 
 VIOLATIONS = [
@@ -285,7 +286,7 @@ VIOLATIONS = [
     ("pipeline/gold.py", "import fiveways.runtime", "pipeline may not import fiveways.runtime"),
     ("pipeline/gold.py", "import fiveways.client", "pipeline may not import fiveways.client"),
     ("pipeline/peer/data_source.py", "import fiveways.hub", "pipeline may not import fiveways.hub"),
-    ("util.py", "", "util is no layer"),
+    ("util.py", "", "util is not in the table of layers"),
     ("protocols/umq/frames.py", "import fiveways.protocols.nq", "may not import fiveways.protocols.nq"),
     ("protocols/umq/frames.py", "from ..nq import outgoing", "may not import fiveways.protocols.nq.outgoing"),
     ("protocols/umq/frames.py", "from fiveways.protocols import nq", "may not import fiveways.protocols.nq"),
@@ -295,22 +296,22 @@ VIOLATIONS = [
     ("model/names.py", "from time import monotonic", "model may not import time.monotonic"),
     ("hub/core.py", "import random", "hub may not import random"),
     ("hub/core.py", "from random import Random, random", "hub may not import random.random"),
-    ("hub/core.py", "import datetime as d\nd.datetime.now()", "may not ask a clock, as d.datetime.now does"),
-    ("hub/core.py", "async def handle() -> None: ...", "hub may not wait, as async handle would"),
+    ("hub/core.py", "import datetime as d\nd.datetime.now()", "may not read the clock with d.datetime.now"),
+    ("hub/core.py", "async def handle() -> None: ...", "hub may not define async handle"),
     ("runtime/peer_connection.py", "from pyspark.sql import Row", "only pipeline may import pyspark.sql.Row"),
-    ("protocols/nq/helpers.py", "", "nq: helpers.py is not part of the shape"),
-    ("protocols/umq/outgoing.py", "", "umq: outgoing.py is not part of the shape"),
-    ("protocols/umq/vectors/notes.txt", "", "umq: vectors/notes.txt is no JSON"),
+    ("protocols/nq/helpers.py", "", "nq: helpers.py is not allowed in a protocol folder"),
+    ("protocols/umq/outgoing.py", "", "umq: outgoing.py is not allowed in a protocol folder"),
+    ("protocols/umq/vectors/notes.txt", "", "umq: vectors/notes.txt is not JSON"),
     ("protocols/half/__init__.py", "", "half: frames.py is missing"),
-    ("wire/packet.py", "\n" * 501, "501 lines, 500 are enough"),
-    ("wire/packet.py", "def long() -> None:\n" + "    pass\n" * 65, "long has 66 lines, 65 are enough"),
+    ("wire/packet.py", "\n" * 501, "501 lines, at most 500 are allowed"),
+    ("wire/packet.py", "def long() -> None:\n" + "    pass\n" * 65, "long has 66 lines, at most 65 are allowed"),
 ]
 
 
 @pytest.fixture
 def good_package(tmp_path: Path) -> Path:
     package = tmp_path / "fiveways"
-    shape = [name for name in SHAPE if name != "vectors"] + ["vectors/calls.json"]
+    file_names = [name for name in FILES if name != "vectors"] + ["vectors/calls.json"]
     files = [
         "__init__.py",
         "errors.py",
@@ -326,38 +327,38 @@ def good_package(tmp_path: Path) -> Path:
         "protocols/registry.py",
         "protocols/gone/__pycache__/old.pyc",
     ]
-    files += [f"protocols/{protocol}/{name}" for protocol in ("umq", "nq") for name in shape]
+    files += [f"protocols/{protocol}/{name}" for protocol in ("umq", "nq") for name in file_names]
     for name in [*files, "protocols/nq/outgoing.py"]:
-        put(package / name, "")
-    put(
+        write(package / name, "")
+    write(
         package / "protocols/nq/frames.py",
         "from random import Random\nfrom . import outgoing\nfrom ..base import Role\n",
     )
-    put(package / "pipeline/peer/data_source.py", "from fiveways.client.peer import Peer\n")
-    put(
+    write(package / "pipeline/peer/data_source.py", "from fiveways.client.peer import Peer\n")
+    write(
         package / "protocols/umq/frames.py",
         "from fiveways.protocols.umq.states import State\nfrom fiveways import model\n",
     )
     return package
 
 
-def put(path: Path, text: str) -> None:
+def write(path: Path, text: str) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(text, encoding="utf-8")
 
 
-def test_a_good_package_is_left_in_peace(good_package: Path) -> None:
+def test_good_package_has_no_findings(good_package: Path) -> None:
     assert [finding for check in CHECKS for finding in check(good_package)] == []
 
 
 @pytest.mark.parametrize(("name", "text", "finding"), VIOLATIONS)
-def test_a_violation_is_found(good_package: Path, name: str, text: str, finding: str) -> None:
-    put(good_package / name, text)
-    findings = [found for check in CHECKS for found in check(good_package)]
-    assert any(finding in found for found in findings), findings
+def test_violation_is_found(good_package: Path, name: str, text: str, finding: str) -> None:
+    write(good_package / name, text)
+    findings = [sentence for check in CHECKS for sentence in check(good_package)]
+    assert any(finding in sentence for sentence in findings), findings
 
 
-def test_an_incomplete_protocol_folder_is_found(good_package: Path) -> None:
+def test_incomplete_protocol_folder_is_found(good_package: Path) -> None:
     (good_package / "protocols/umq/states.py").unlink()
     (good_package / "protocols/nq/vectors/calls.json").unlink()
-    assert list(shape_findings(good_package)) == ["nq: vectors/ is empty", "umq: states.py is missing"]
+    assert list(folder_findings(good_package)) == ["nq: vectors/ is empty", "umq: states.py is missing"]

@@ -1,4 +1,4 @@
-"""A conversation whose identifiers are known, and the JSON that it hears and says."""
+"""NQ conversations with predictable identifiers, driven by JSON messages."""
 
 import json
 from random import Random
@@ -24,8 +24,8 @@ def receive(conversation: NqConversation, *messages: object, now: float = 0.0) -
 
 
 def sent_messages(conversation: NqConversation) -> list[Any]:
-    found: list[Any] = []
+    messages: list[Any] = []
     for packet in conversation.take_packets():
         value = json.loads(packet.payload)
-        found += value if isinstance(value, list) else [value]
-    return found
+        messages += value if isinstance(value, list) else [value]
+    return messages

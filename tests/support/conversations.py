@@ -1,4 +1,4 @@
-"""Conversations for tests: how to make one, open it, and what each protocol needs for that."""
+"""Creation, handshake and inspection of conversations in tests."""
 
 from collections import deque
 from collections.abc import Mapping
@@ -13,11 +13,11 @@ from fiveways.protocols.base import Conversation, ConversationSetup, ProtocolSpe
 from fiveways.wire.limits import Limits
 
 CHANNEL: dict[str, str] = {"mqtt-rpc": "/fiveways"}
-"""The topic on which a packet means something, where the link alone does not say it."""
+"""The topic for packets of protocols in which the connection alone is not enough."""
 
 
 class OtherRandom(Random):
-    """Chance for the server's end: from the same seed as the client's, it must not choose the same identifiers."""
+    """A random source for the server that differs from the client's with the same seed."""
 
     def getrandbits(self, k: int, /) -> int:
         return super().getrandbits(k) ^ ((1 << k) - 1)
@@ -29,14 +29,14 @@ def create_conversation(
     limits: Mapping[str, Any] | None = None,
     options: Mapping[str, object] | None = None,
 ) -> Conversation:
-    """A conversation before its handshake."""
+    """Return a conversation before its handshake."""
     bounds = Limits(**(limits or {}))
     random = OtherRandom(7) if role is Role.SERVER else Random(7)
     return spec.create_conversation(ConversationSetup("peer", role, random, bounds, options))
 
 
 def complete_handshake(conversation: Conversation, spec: ProtocolSpec, role: Role) -> None:
-    """Lead a conversation through its handshake, if it has one, with a second one at the other end."""
+    """Complete the handshake of a conversation, if its protocol has one, with a temporary peer."""
     if hub.Hello not in spec.sendable_messages:
         return
     other = create_conversation(spec, Role.CLIENT if role is Role.SERVER else Role.SERVER)
@@ -49,13 +49,13 @@ def complete_handshake(conversation: Conversation, spec: ProtocolSpec, role: Rol
         client.receive(packet, 0.0)
 
 
-def describe(words_heard: object) -> str:
-    """Words without their defaults, for a failed comparison."""
-    return repr(msgspec.to_builtins(words_heard, enc_hook=repr))
+def describe(messages: object) -> str:
+    """Return hub messages as text for a failed comparison."""
+    return repr(msgspec.to_builtins(messages, enc_hook=repr))
 
 
 def force_state(conversation: Any, state: Enum) -> None:  # noqa: ANN401  looks inside
-    """Put a conversation into a state, as if it had got there by itself."""
+    """Put a conversation into a state."""
     if hasattr(conversation, "_set_state"):
         conversation._set_state(state)
     conversation._state = state
@@ -63,32 +63,32 @@ def force_state(conversation: Any, state: Enum) -> None:  # noqa: ANN401  looks 
 
 
 def state_of(conversation: Any) -> Enum:  # noqa: ANN401  looks inside
-    """Where a conversation stands."""
+    """Return the state of a conversation."""
     state: Enum = conversation._state
     return state
 
 
 def count_entries(conversation: Any) -> int:  # noqa: ANN401  looks inside
-    """How many things a conversation holds in all its tables."""
+    """Return the number of entries in all tables of a conversation."""
     seen: set[int] = set()
-    todo, total = [vars(conversation)], 0
-    while todo:
-        each = todo.pop()
-        if id(each) in seen:
+    queue, total = [vars(conversation)], 0
+    while queue:
+        item = queue.pop()
+        if id(item) in seen:
             continue
-        seen.add(id(each))
-        if isinstance(each, dict):
-            total += len(each)
-            todo += each.values()
-        elif isinstance(each, list | set | tuple | deque):
-            total += len(each)
-            todo += each
-        elif type(each).__module__.startswith("fiveways") and not isinstance(each, msgspec.Struct):
-            todo.append(attributes(each))
+        seen.add(id(item))
+        if isinstance(item, dict):
+            total += len(item)
+            queue += item.values()
+        elif isinstance(item, list | set | tuple | deque):
+            total += len(item)
+            queue += item
+        elif type(item).__module__.startswith("fiveways") and not isinstance(item, msgspec.Struct):
+            queue.append(attributes(item))
     return total
 
 
-def attributes(each: object) -> dict[str, object]:
-    """The attributes of an object, with or without a dictionary of its own."""
-    slots = [name for kind in type(each).__mro__ for name in getattr(kind, "__slots__", ())]
-    return {**getattr(each, "__dict__", {}), **{name: getattr(each, name, None) for name in slots}}
+def attributes(item: object) -> dict[str, object]:
+    """Return the attributes of an object, including those in slots."""
+    slots = [name for cls in type(item).__mro__ for name in getattr(cls, "__slots__", ())]
+    return {**getattr(item, "__dict__", {}), **{name: getattr(item, name, None) for name in slots}}

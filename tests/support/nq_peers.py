@@ -1,4 +1,4 @@
-"""NQ peers that write their HTTP requests and their frames themselves."""
+"""NQ peers that write their HTTP requests and frames themselves."""
 
 import asyncio
 import json
@@ -21,7 +21,7 @@ class Elsewhere(Place):
 
 
 class Answer:
-    """What came back for one POST."""
+    """The response to a POST."""
 
     def __init__(self, status: int, headers: Mapping[str, str], body: bytes) -> None:
         self.status = status
@@ -30,16 +30,16 @@ class Answer:
 
     @property
     def messages(self) -> list[Message]:
-        """What the hub said, alone or in a batch."""
+        """Return the messages in the response, single or in a batch."""
         assert self.status == 200, self.body
         return unpacked(self.body)
 
 
 class Poster:
-    """One NQ peer over HTTP, with one connection."""
+    """An NQ peer over HTTP with one connection."""
 
     def __init__(self, port: int, peer: str = "", address: str = "127.0.0.1", **headers: str) -> None:
-        """`address` is where it comes from: all of 127.0.0.0/8 is this machine."""
+        """Connect from `address`; all of 127.0.0.0/8 is this machine."""
         self._address = address
         self.peer = peer
         """The id that the hub has given to it; it comes back by it."""
@@ -49,19 +49,19 @@ class Poster:
         self._writer: asyncio.StreamWriter | None = None
 
     async def post(self, *messages: Message, wait: float | None = None, **headers: str) -> list[Message]:
-        """Say messages, and return what is due."""
+        """Post messages and return the messages in the response."""
         answer = await self.raw(packed(*messages), "/nq" if wait is None else f"/nq?wait={wait:g}", **headers)
-        said = answer.messages
+        received = answer.messages
         self.peer = answer.headers["nq-peer"]
-        return said
+        return received
 
     async def raw(self, body: bytes, target: str = "/nq", method: str = "POST", **headers: str) -> Answer:
-        """Say any bytes."""
+        """Send a request with any body and return the response."""
         await self.begin(body, target, method, **headers)
         return await self.answer()
 
     async def begin(self, body: bytes = b"[]", target: str = "/nq", method: str = "POST", **headers: str) -> None:
-        """Ask, and do not wait for the answer."""
+        """Send a request without waiting for the response."""
         if self._writer is None:
             self._reader, self._writer = await asyncio.open_connection(
                 "127.0.0.1", self._port, local_addr=(self._address, 0)
@@ -72,7 +72,7 @@ class Poster:
         self._writer.write(f"{method} {target} HTTP/1.1\r\n{head}\r\n".encode("latin-1") + body)
 
     async def answer(self) -> Answer:
-        """Return the next answer."""
+        """Return the next response."""
         assert self._reader is not None
         head = (await asyncio.wait_for(self._reader.readuntil(b"\r\n\r\n"), PATIENCE)).decode("latin-1")
         first, *lines = head.strip().split("\r\n")
@@ -81,23 +81,23 @@ class Poster:
         return Answer(int(first.split()[1]), headers, body)
 
     async def until(self, key: str, *messages: Message, wait: float = 5.0) -> Message:
-        """Say messages, then poll until one with this key has come; what else comes does not matter."""
+        """Post messages, then poll until a message with this key arrives; other messages are ignored."""
         said = await self.post(*messages, wait=wait)
         while not (found := [each for each in said if key in each]):
             said = await self.post(wait=wait)
         return found[0]
 
     async def outcome(self, r: str, *messages: Message, wait: float = 5.0) -> Message:
-        """Say messages, then poll until a request has its answer, or its error."""
+        """Post messages, then poll until a request has its answer or error."""
         said = await self.post(*messages, wait=wait)
         while not (found := [each for each in said if each.get("i") == r and ("d" in each or "e" in each)]):
             said = await self.post(wait=wait)
         return found[0]
 
     def cut(self) -> None:
-        """Be gone without a word."""
+        """Cut the connection without a goodbye."""
         if self._writer is not None:
-            # Without this, the hub would only hear that nothing more is asked.
+            # Without this, the hub would only see the end of requests.
             self._writer.get_extra_info("socket").setsockopt(
                 socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0)
             )
@@ -115,7 +115,7 @@ class Poster:
 
 @asynccontextmanager
 async def posters(port: int, count: int = 1, **headers: str) -> AsyncIterator[list[Poster]]:
-    """Peers over HTTP, whose connections are closed in the end."""
+    """Yield peers over HTTP and close their connections at the end."""
     made = [Poster(port, **headers) for _ in range(count)]
     try:
         yield made
@@ -125,7 +125,7 @@ async def posters(port: int, count: int = 1, **headers: str) -> AsyncIterator[li
 
 
 class Linked:
-    """One NQ peer over WebSocket."""
+    """An NQ peer over WebSocket."""
 
     def __init__(self, wire: WirePeer, peer: str) -> None:
         self.wire = wire
@@ -133,7 +133,7 @@ class Linked:
         self._heard: list[Message] = []
 
     def say(self, *messages: Message) -> None:
-        """Say messages in one packet."""
+        """Send messages in one packet."""
         self.wire.text(packed(*messages).decode())
 
     async def hear(self) -> Message:
@@ -143,18 +143,18 @@ class Linked:
         return self._heard.pop(0)
 
     async def until(self, key: str) -> Message:
-        """Return the next message that has this key."""
+        """Return the next message with this key."""
         while key not in (message := await self.hear()):
             pass
         return message
 
     def cut(self) -> None:
-        """Be gone without a word."""
+        """Cut the connection without a goodbye."""
         self.wire.leave()
 
 
 async def linked(place: Place, peer: str = "", **headers: str) -> Linked:
-    """Come in over WebSocket, or come back; the hub tells the id first."""
+    """Connect or reconnect over WebSocket; the hub sends the id first."""
     wire = await place.peer(f"/nq?peer={peer}" if peer else "/nq", **headers)
     made = Linked(wire, "")
     note = await made.hear()
@@ -164,23 +164,23 @@ async def linked(place: Place, peer: str = "", **headers: str) -> Linked:
 
 
 def packed(*messages: Message) -> bytes:
-    """One message, or a batch."""
+    """Return a message or a batch."""
     return json.dumps(messages[0] if len(messages) == 1 else messages).encode()
 
 
 def unpacked(data: bytes) -> list[Message]:
-    """All messages of a packet."""
+    """Return all messages of a packet."""
     received = json.loads(data)
     return received if isinstance(received, list) else [received]
 
 
 def ask(r: str, target: str = "hub-echo", data: object = None, **keys: object) -> Message:
-    """A request."""
+    """Return a request."""
     return {"t": target, "r": r, "d": data, **keys}
 
 
 async def served(place: Place, name: str = "work") -> WirePeer:
-    """A UMQ peer that offers a method."""
+    """Return a UMQ peer that registered a method."""
     callee = await place.umq()
     callee.text(f"M1\nhub:register\n{name}")
     assert await callee.heard() == "R1\nnull"

@@ -1,4 +1,4 @@
-"""A hub on a free port, and peers who say their frames themselves."""
+"""A hub on a free port, and peers that write their frames themselves."""
 
 import asyncio
 from collections.abc import AsyncIterator, Mapping
@@ -12,13 +12,13 @@ from fiveways.settings.limits import LimitSettings
 from fiveways.settings.sections import AuthSettings, ServerSettings, Settings
 
 PATIENCE = 120.0
-"""Seconds after which a test gives up; none of them is meant to wait."""
+"""Timeout of a test in seconds; no test is expected to wait for it."""
 
 
 def settings(
     *, auth: AuthSettings | None = None, limits: LimitSettings | None = None, server: ServerSettings | None = None
 ) -> Settings:
-    """Settings for a free port."""
+    """Return settings for a free port."""
     return Settings(
         server=server or ServerSettings(port=0, drain_timeout=1.0),
         limits=limits or LimitSettings(),
@@ -28,7 +28,7 @@ def settings(
 
 @asynccontextmanager
 async def hub(given: Settings | None = None, app: App | None = None) -> AsyncIterator["Place"]:
-    """A running hub, and where it is."""
+    """Run a hub and yield its address."""
     server = Server(given or settings(), app)
     await server.start()
     try:
@@ -38,32 +38,32 @@ async def hub(given: Settings | None = None, app: App | None = None) -> AsyncIte
 
 
 class Place:
-    """Where a hub is."""
+    """The address of a hub."""
 
     def __init__(self, server: Server) -> None:
         self.server = server
         self.port = int(server.urls[0][1].rpartition(":")[2].partition("/")[0])
 
     async def peer(self, path: str, **headers: str) -> "WirePeer":
-        """Connect to a path, and say nothing yet."""
+        """Connect to a path without a handshake."""
         return await connected(f"ws://127.0.0.1:{self.port}{path}", headers)
 
     async def umq(self, hello: str = "") -> "WirePeer":
-        """A UMQ peer behind its handshake."""
+        """Connect a UMQ peer and complete its handshake."""
         peer = await self.peer("/umq")
         peer.text(f"H1.0.0\n{hello}")
         assert (await peer.heard()).startswith("W1.0.0\n")
         return peer
 
     async def umq36(self, hello: str = "") -> "WirePeer":
-        """A UMQ36 peer behind its handshake."""
+        """Connect a UMQ36 peer and complete its handshake."""
         peer = await self.peer("/umq36")
         peer.text(f"H1:{hello}")
         assert (await peer.heard()).startswith("W1:")
         return peer
 
     async def lrpm(self, hello: str = "null") -> "WirePeer":
-        """An lrpm peer that speaks JSON, behind its handshake."""
+        """Connect an LRPM peer in JSON and complete its handshake."""
         peer = await self.peer("/lrpm")
         peer.text(f"[2,{hello},{{}}]")
         assert (await peer.heard()).startswith("[2,")
@@ -71,7 +71,7 @@ class Place:
 
 
 async def http(port: int, path: str, **headers: str) -> str:
-    """What the port answers to a GET, as one text."""
+    """Return the response to a GET as text."""
     lines = "".join(f"{name}: {text}\r\n" for name, text in {"Host": "localhost", **headers}.items())
     reader, writer = await asyncio.open_connection("127.0.0.1", port)
     writer.write(f"GET {path} HTTP/1.1\r\n{lines}Connection: close\r\n\r\n".encode())
@@ -81,14 +81,14 @@ async def http(port: int, path: str, **headers: str) -> str:
 
 
 async def connected(url: str, headers: Mapping[str, str] | None = None) -> "WirePeer":
-    """A peer that has said nothing yet."""
+    """Connect a peer without a handshake."""
     peer = WirePeer()
     await ws_connect(lambda: peer, url, extra_headers=headers or {}, max_frame_size=1 << 28)
     return peer
 
 
 class WirePeer(WSListener):
-    """One end of a WebSocket that sends what it is told and keeps what it hears."""
+    """A WebSocket client that sends raw frames and queues received ones."""
 
     def __init__(self) -> None:
         self.frames: asyncio.Queue[bytes | str | None] = asyncio.Queue()
@@ -120,19 +120,19 @@ class WirePeer(WSListener):
         self.ws.send(WSMsgType.BINARY, data)
 
     async def heard(self) -> str:
-        """The next text frame."""
+        """Return the next text frame."""
         frame = await asyncio.wait_for(self.frames.get(), PATIENCE)
         assert isinstance(frame, str), frame
         return frame
 
     async def data(self) -> bytes:
-        """The next binary frame."""
+        """Return the next binary frame."""
         frame = await asyncio.wait_for(self.frames.get(), PATIENCE)
         assert isinstance(frame, bytes), frame
         return frame
 
     async def over(self) -> None:
-        """Wait until the connection is gone; nothing may come before that."""
+        """Wait until the connection is closed; no frame may arrive before."""
         assert await asyncio.wait_for(self.frames.get(), PATIENCE) is None
 
     def leave(self) -> None:

@@ -1,4 +1,4 @@
-"""Reads the vectors: packets, messages and words written as JSON, as VECTORS.md describes."""
+"""A reader of the vectors: packets, messages and hub messages in JSON, as specified in VECTORS.md."""
 
 import json
 import typing
@@ -33,7 +33,7 @@ PAYLOADS: dict[str, Callable[[typing.Any], payloads.Payload]] = {
 
 @dataclass(frozen=True)
 class Vector:
-    """One entry of a protocol's vectors."""
+    """An entry of a protocol's vectors."""
 
     spec: ProtocolSpec
     file: str
@@ -53,24 +53,24 @@ def folder_of(spec: ProtocolSpec) -> Path:
 
 
 def load(spec: ProtocolSpec) -> Iterator[Vector]:
-    """Every vector of a protocol."""
+    """Yield the vectors of a protocol."""
     for path in sorted(folder_of(spec).glob(spec.vectors)):
         for entry in json.loads(path.read_text(encoding="utf-8")):
             yield Vector(spec, path.stem, entry)
 
 
 def all_vectors(*, dialogues: bool) -> list[Vector]:
-    """The codec entries, or the dialogues, of all protocols."""
-    return [each for spec in registry.all_specs() for each in load(spec) if each.is_dialogue is dialogues]
+    """Return the dialogues, or the codec entries, of all protocols."""
+    return [vector for spec in registry.all_specs() for vector in load(spec) if vector.is_dialogue is dialogues]
 
 
-def packet(written: object) -> Packet:
-    """A packet as the vectors write it."""
-    if isinstance(written, str):
-        return Packet(written.encode())
-    if not isinstance(written, dict):
-        raise TypeError(f"not a packet: {written!r}")
-    fields = dict(written)
+def packet(description: object) -> Packet:
+    """Return a packet from its JSON form."""
+    if isinstance(description, str):
+        return Packet(description.encode())
+    if not isinstance(description, dict):
+        raise TypeError(f"not a packet: {description!r}")
+    fields = dict(description)
     channel, retained = fields.pop("channel", ""), fields.pop("retained", False)
     ((form, content),) = fields.items()
     match form:
@@ -83,11 +83,11 @@ def packet(written: object) -> Packet:
         case "cbor":
             return Packet(cbor2.dumps(content), is_text=False, channel=channel, retained=retained)
         case _:
-            raise TypeError(f"not a packet: {written!r}")
+            raise TypeError(f"not a packet: {description!r}")
 
 
 def packet_fits(expected: object, actual: Packet) -> bool:
-    """Whether `actual` is what `sent` asks for."""
+    """Return whether a packet matches an entry of `sent`."""
     if isinstance(expected, dict) and "starts" in expected:
         return actual.is_text and actual.payload.startswith(expected["starts"].encode())
     if isinstance(expected, dict) and "starts_hex" in expected:
@@ -95,66 +95,66 @@ def packet_fits(expected: object, actual: Packet) -> bool:
     return packet(expected) == actual
 
 
-def message(written: dict[str, typing.Any], spec: ProtocolSpec) -> object:
-    """A protocol's message as the vectors write it."""
-    return _struct(written, dict(spec.messages))
+def message(description: dict[str, typing.Any], spec: ProtocolSpec) -> object:
+    """Return a protocol message from its JSON form."""
+    return _struct(description, dict(spec.messages))
 
 
-def hub_message(written: dict[str, typing.Any]) -> hub.HubMessage:
-    """A word of the hub as the vectors write it."""
-    made = _struct(written, HUB_MESSAGES)
-    if not isinstance(made, hub.HubMessage):
-        raise TypeError(f"not a word: {written!r}")
-    return made
+def hub_message(description: dict[str, typing.Any]) -> hub.HubMessage:
+    """Return a hub message from its JSON form."""
+    result = _struct(description, HUB_MESSAGES)
+    if not isinstance(result, hub.HubMessage):
+        raise TypeError(f"not a hub message: {description!r}")
+    return result
 
 
-def _struct(written: dict[str, typing.Any], kinds: dict[str, type]) -> object:
-    ((name, fields),) = written.items()
+def _struct(description: dict[str, typing.Any], kinds: dict[str, type]) -> object:
+    ((name, fields),) = description.items()
     kind = kinds[name]
     hints = typing.get_type_hints(kind)
-    return kind(**{field: _value(given, hints[field]) for field, given in fields.items()})
+    return kind(**{field: _value(value, hints[field]) for field, value in fields.items()})
 
 
-def _value(given: typing.Any, hint: typing.Any) -> object:  # noqa: ANN401  JSON in, anything out
+def _value(value: typing.Any, hint: typing.Any) -> object:  # noqa: ANN401  JSON in, anything out
     if typing.get_origin(hint) in (typing.Union, UnionType):
-        if given is None and NoneType in typing.get_args(hint):
+        if value is None and NoneType in typing.get_args(hint):
             return None
         options = [option for option in typing.get_args(hint) if option is not NoneType]
-        return _value(given, options[0]) if len(options) == 1 else _first_that_fits(given, options)
+        return _value(value, options[0]) if len(options) == 1 else _first_that_fits(value, options)
     if isinstance(hint, type):
-        return _plain(given, hint)
+        return _plain(value, hint)
     if typing.get_origin(hint) is tuple:
         inner = typing.get_args(hint)[0]
-        return tuple(_value(each, inner) for each in given)
+        return tuple(_value(item, inner) for item in value)
     if typing.get_origin(hint) is Mapping:
-        return {key: _value(each, typing.get_args(hint)[1]) for key, each in given.items()}
+        return {key: _value(item, typing.get_args(hint)[1]) for key, item in value.items()}
     if typing.get_origin(hint) is list:
-        return [_value(each, typing.get_args(hint)[0]) for each in given]
-    return given
+        return [_value(item, typing.get_args(hint)[0]) for item in value]
+    return value
 
 
-def _first_that_fits(given: object, options: list[typing.Any]) -> object:
+def _first_that_fits(value: object, options: list[typing.Any]) -> object:
     for option in options:
-        made = _value(given, option)
-        if isinstance(option, type) and isinstance(made, option):
-            return made
-    raise TypeError(f"{given!r} is none of {options}")
+        result = _value(value, option)
+        if isinstance(option, type) and isinstance(result, option):
+            return result
+    raise TypeError(f"{value!r} is none of {options}")
 
 
-def _plain(given: typing.Any, hint: type) -> object:  # noqa: ANN401  JSON in, anything out
+def _plain(value: typing.Any, hint: type) -> object:  # noqa: ANN401  JSON in, anything out
     if issubclass(hint, payloads.Payload):
-        ((form, content),) = given.items()
+        ((form, content),) = value.items()
         return PAYLOADS[form](content)
     if issubclass(hint, topics.Pattern):
-        style = topics.MQTT if "+" in given or "#" in given else topics.UMQ
-        return topics.parse_pattern(given, style)
+        style = topics.MQTT if "+" in value or "#" in value else topics.UMQ
+        return topics.parse_pattern(value, style)
     if issubclass(hint, bytes):
-        return bytes.fromhex(given["hex"]) if isinstance(given, dict) else given.encode()
+        return bytes.fromhex(value["hex"]) if isinstance(value, dict) else value.encode()
     if issubclass(hint, Enum):
-        return hint[given]
-    if (issubclass(hint, msgspec.Struct) or is_dataclass(hint)) and isinstance(given, dict):
+        return hint[value]
+    if (issubclass(hint, msgspec.Struct) or is_dataclass(hint)) and isinstance(value, dict):
         hints = typing.get_type_hints(hint)
-        return hint(**{field: _value(each, hints[field]) for field, each in given.items()})
-    if issubclass(hint, float) and isinstance(given, int):
-        return float(given)
-    return given
+        return hint(**{field: _value(item, hints[field]) for field, item in value.items()})
+    if issubclass(hint, float) and isinstance(value, int):
+        return float(value)
+    return value

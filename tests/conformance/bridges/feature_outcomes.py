@@ -1,4 +1,4 @@
-"""What became of a feature between two protocols, and the features there are."""
+"""The features of the matrix and their outcomes between two protocols."""
 
 from collections.abc import Awaitable, Callable, Collection
 from dataclasses import dataclass
@@ -15,23 +15,23 @@ Verdict = Literal["exact", "changed", "impossible"]
 
 @dataclass(frozen=True)
 class Outcome:
-    """What was seen: it crossed as it was, or in a way that the page tells of, or it cannot cross."""
+    """The observed outcome: exact, changed as a note documents, or impossible."""
 
     verdict: Verdict
     notes: frozenset[str] = frozenset()
-    """Keys of `notes.NOTES`: what is changed, or which clause forbids it."""
+    """Keys of `conversion_notes.NOTES`: the change, or the rule that makes it impossible."""
 
 
 EXACT: Final = Outcome("exact")
 
 
 def changed(*notes: str) -> Outcome:
-    """It crosses, but not as it was; without a note it is exact."""
+    """Return the outcome for a documented change; without a note it is exact."""
     return Outcome("changed", frozenset(notes)) if notes else EXACT
 
 
 def impossible(note: str) -> Outcome:
-    """It cannot cross."""
+    """Return the outcome for a feature that a protocol cannot express."""
     return Outcome("impossible", frozenset({note}))
 
 
@@ -40,23 +40,23 @@ Play = Callable[[Stage], Awaitable[Outcome]]
 
 @dataclass(frozen=True)
 class Feature:
-    """One thing that may cross."""
+    """A feature that is tested between each pair of protocols."""
 
     key: str
     title: str
     sentence: str
-    """What is done, for the page."""
+    """The description on the page."""
     play: Play
     timed: frozenset[str] = frozenset()
-    """The callees with which it takes a hub that soon loses its patience."""
+    """The callees that need the hub with a short timeout."""
 
 
 FEATURES: Final[dict[str, Feature]] = {}
-"""All of them, in the order of the page."""
+"""All features in the order of the page."""
 
 
 def feature(key: str, title: str, *, timed: Collection[str] = ()) -> Callable[[Play], Play]:
-    """Add a function to the features: it does what its docstring says on a stage, and tells what it saw."""
+    """Return a decorator that adds a feature. Its docstring is the description on the page."""
 
     def add(play: Play) -> Play:
         assert key not in FEATURES, key
@@ -67,13 +67,13 @@ def feature(key: str, title: str, *, timed: Collection[str] = ()) -> Callable[[P
 
 
 def exact(value: object) -> str:
-    """Return a value so that only the same is equal: 1 is not 1.0, nor -0.0 0; the order of keys means nothing."""
+    """Return a text that is equal only for identical values: 1 is not 1.0, nor -0.0 0; the order of keys is ignored."""
     if isinstance(value, dict):
-        return f"map({', '.join(sorted(f'{key!r}: {exact(each)}' for key, each in value.items()))})"
+        return f"map({', '.join(sorted(f'{key!r}: {exact(item)}' for key, item in value.items()))})"
     return f"[{', '.join(map(exact, value))}]" if isinstance(value, list) else repr(value)
 
 
 def failed(received: ReceivedMessage) -> tuple[str, str]:
-    """What is known of a call that failed: was it run, and which row of the table is it."""
+    """Return whether the method of a failed call ran, and the reason."""
     assert received.kind == "failure", received
     return RAN[received.name], received.name

@@ -1,6 +1,6 @@
-"""docs/matrix.md: made from what is seen when all pairs do everything, and read again by the test of each of them.
+"""The generator and the parser of docs/matrix.md, with the outcomes of all features between all pairs.
 
-Run `python -m tests.conformance.bridges.matrix_page > docs/matrix.md` to make it anew.
+Run `python -m tests.conformance.bridges.matrix_page > docs/matrix.md` to write it again.
 """
 
 import re
@@ -17,73 +17,73 @@ from tests.support.paths import ROOT
 
 PAGE: Final = ROOT / "docs" / "matrix.md"
 Cell = tuple[str, str, str]
-"""A feature, the caller and the callee."""
+"""A feature, the caller's and the callee's protocol."""
 SIGNS: Final[dict[Verdict, str]] = {"exact": "=", "changed": "~", "impossible": "×"}
 CELLS: Final = [(key, one, other) for key in ORDER for one in PROTOCOLS for other in PROTOCOLS]
 _NUMBERS: Final = list(NOTES)
 _ROW: Final = re.compile(r"\| \*\*(?P<one>[\w-]+)\*\* \|(?P<cells>.+)\|")
 _MARK: Final = re.compile(r"(?P<sign>[=~×]) ?(?P<notes>[\d, ]*)")
 _INTRODUCTION: Final = """\
-# What crosses, pair by pair
+# Feature matrix of protocol pairs
 
 Every feature between every caller and every callee, through a real hub over real sockets. Both ends are raw peers
-that share no code with the hub: what they sent is compared with what arrived.
-`tests/conformance/bridges/test_feature_matrix.py` does all of it again and fails where a cell of this page is not what
-happens; `make docs` writes the page anew from what happens. [From one protocol to another](crossing.md) has the rules.
+that share no code with the hub: the messages that arrive are compared with those that were sent.
+`tests/conformance/bridges/test_feature_matrix.py` runs all features and fails if the outcome differs from this page;
+`make docs` writes the page from the observed outcomes. [From one protocol to another](crossing.md) has the rules.
 
 | sign | |
 | --- | --- |
-| `=` | it arrives as it was said |
-| `~` | it arrives changed, or in another way, as the note says |
-| `×` | the caller's or the callee's protocol cannot do it: the note names the clause |
+| `=` | it arrives unchanged |
+| `~` | it arrives changed, as the note says |
+| `×` | the caller's or the callee's protocol does not support it: the note names the rule |
 
-Rows are those who call, publish, push or read; columns those who serve, subscribe, pull or own.
+Rows are callers, publishers, pushers and readers; columns are callees, subscribers, workers and owners.
 
-**How MQTT was set up.** The hub has a broker (the nats-server that it starts itself) and the schema
-`tests/support/proto/crossing.proto`. Services behind the broker are named in `mqtt.services`, methods of the hub are
-called on the topic of their namespace. Bodies are `google.protobuf.Value`, so that any JSON crosses; numbers are a
-message with `int64`, `uint64` and `double` fields; attachments a message whose `bytes` field is named in
+**The MQTT setup.** The hub has a broker (the nats-server that it starts itself) and the schema
+`tests/support/proto/crossing.proto`. Services behind the broker are named in `mqtt.services`; methods of the hub are
+called on the topic of their namespace. Bodies are `google.protobuf.Value`, which can contain any JSON; numbers are a
+message with `int64`, `uint64` and `double` fields; attachments are a message whose `bytes` field is named in
 `mqtt.attachments`, without which they are refused.
-Topics are bridged by `mqtt.topics`. What the hub does itself (callbacks, variables, queues, discovery) is asked for
-on `/hub` in JSON. From mqtt-rpc to mqtt-rpc a call needs no hub: the broker alone carries it, and the hub, which
-hears it too, has to keep out of it.
+Topics are bridged by `mqtt.topics`. Built-in methods (callbacks, variables, work queues, discovery) are called on
+`/hub` in JSON. From mqtt-rpc to mqtt-rpc a call needs no hub: the broker delivers it, and the hub, which
+receives it too, must ignore it.
 """
 
 
 _RULES: Final = """\
-In brackets is the rule that is the reason, as the pages of the protocols number them:
+The rule that is the reason is in brackets, as numbered in the pages of the protocols:
 [UMQ36](../src/fiveways/protocols/umq36/README.md), [UMQ](../src/fiveways/protocols/umq/README.md),
 [LRPM](../src/fiveways/protocols/lrpm/README.md), [RPC over MQTT](../src/fiveways/protocols/mqtt_rpc/README.md),
 [NQ](../src/fiveways/protocols/nq/README.md). MQTT-3.3.1-9 is a rule of MQTT 3.1.1."""
 
 
-def render(seen: Mapping[Cell, Outcome]) -> str:
-    """Write the page."""
-    parts = [_INTRODUCTION, *_counts(seen)]
+def render(outcomes: Mapping[Cell, Outcome]) -> str:
+    """Return the page for the outcomes."""
+    parts = [_INTRODUCTION, *_counts(outcomes)]
     for feature in ORDER.values():
-        parts += ["", *_section(feature, seen)]
-    used = {note for outcome in seen.values() for note in outcome.notes}
+        parts += ["", *_section(feature, outcomes)]
+    used = {note for outcome in outcomes.values() for note in outcome.notes}
     parts += ["", "## Notes", "", _RULES, ""]
     for number, (key, note) in enumerate(NOTES.items(), 1):
-        assert key in used, f"nothing is noted as {key}"
+        assert key in used, f"no outcome has the note {key}"
         parts.append(f"{number}. {note.text}{f' ({note.clause})' if note.clause else ''}")
     return "\n".join([*parts, ""])
 
 
-def _counts(seen: Mapping[Cell, Outcome]) -> Iterator[str]:
-    total = Counter(outcome.verdict for outcome in seen.values())
+def _counts(outcomes: Mapping[Cell, Outcome]) -> Iterator[str]:
+    total = Counter(outcome.verdict for outcome in outcomes.values())
     pairs = len(PROTOCOLS) ** 2
     ends = f"{total['exact']} are exact, {total['changed']} changed and {total['impossible']} impossible"
-    yield f"Of {len(seen)} cells ({len(ORDER)} features between {pairs} pairs) {ends}."
+    yield f"Of {len(outcomes)} cells ({len(ORDER)} features between {pairs} pairs) {ends}."
     yield ""
     yield "| feature | exact | changed | impossible |"
     yield "| --- | --- | --- | --- |"
     for key, feature in ORDER.items():
-        one = Counter(outcome.verdict for cell, outcome in seen.items() if cell[0] == key)
-        yield f"| {feature.title} | {one['exact']} | {one['changed']} | {one['impossible']} |"
+        counts = Counter(outcome.verdict for cell, outcome in outcomes.items() if cell[0] == key)
+        yield f"| {feature.title} | {counts['exact']} | {counts['changed']} | {counts['impossible']} |"
 
 
-def _section(feature: Feature, seen: Mapping[Cell, Outcome]) -> Iterator[str]:
+def _section(feature: Feature, outcomes: Mapping[Cell, Outcome]) -> Iterator[str]:
     yield f"## {feature.title}"
     yield ""
     yield feature.sentence
@@ -91,7 +91,7 @@ def _section(feature: Feature, seen: Mapping[Cell, Outcome]) -> Iterator[str]:
     yield f"| caller, callee | {' | '.join(PROTOCOLS)} |"
     yield f"| --- |{' --- |' * len(PROTOCOLS)}"
     for one in PROTOCOLS:
-        yield f"| **{one}** | {' | '.join(_mark(seen[feature.key, one, other]) for other in PROTOCOLS)} |"
+        yield f"| **{one}** | {' | '.join(_mark(outcomes[feature.key, one, other]) for other in PROTOCOLS)} |"
 
 
 def _mark(outcome: Outcome) -> str:
@@ -100,27 +100,27 @@ def _mark(outcome: Outcome) -> str:
 
 
 def parse(page: str) -> dict[Cell, Outcome]:
-    """Read the outcomes from the page; a cell that it lacks is not among them."""
-    found: dict[Cell, Outcome] = {}
+    """Return the outcomes on the page, without missing cells."""
+    outcomes: dict[Cell, Outcome] = {}
     for key, feature in ORDER.items():
         head = f"\n## {feature.title}\n"
         section = page[page.index(head) + len(head) :].partition("\n## ")[0] if head in page else ""
         for row in _ROW.finditer(section):
-            for other, written in zip(PROTOCOLS, row["cells"].split("|"), strict=True):
-                found[key, row["one"], other] = _read(written.strip())
-    return found
+            for other, cell in zip(PROTOCOLS, row["cells"].split("|"), strict=True):
+                outcomes[key, row["one"], other] = _read(cell.strip())
+    return outcomes
 
 
-def _read(written: str) -> Outcome:
-    mark = _MARK.fullmatch(written)
-    assert mark is not None, f"{written!r} is no mark"
+def _read(cell: str) -> Outcome:
+    mark = _MARK.fullmatch(cell)
+    assert mark is not None, f"{cell!r} is not a mark"
     verdict = next(verdict for verdict, sign in SIGNS.items() if sign == mark["sign"])
     numbers = [int(number) for number in mark["notes"].split(",") if number.strip()]
     return Outcome(verdict, frozenset(_NUMBERS[number - 1] for number in numbers))
 
 
 def observe(loop: EventLoopThread, cell: Cell) -> Outcome:
-    """Let a pair do a thing; return what became of it."""
+    """Run a feature between a pair and return its outcome."""
     key, one, other = cell
     feature = ORDER[key]
 
@@ -134,7 +134,7 @@ def observe(loop: EventLoopThread, cell: Cell) -> Outcome:
 
 
 def main() -> None:
-    """Let everybody do everything, and print the page; what goes wrong ends it."""
+    """Run all features between all pairs and print the page; an unexpected outcome raises."""
     with event_loop_thread() as loop:
         seen = {cell: observe(loop, cell) for cell in CELLS}
     sys.stdout.write(render(seen))

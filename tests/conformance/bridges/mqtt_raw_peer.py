@@ -1,4 +1,4 @@
-"""A peer behind a broker that writes its messages itself, with the verbs of the others; paho-mqtt carries them."""
+"""A raw peer behind a broker that writes its own messages; paho-mqtt is its MQTT client."""
 
 import asyncio
 import json
@@ -35,15 +35,15 @@ REASONS: Final = {
     "hub.lost": "lost",
     "hub.cancelled": "cancelled",
 }
-"""The tags of the table of failures; all others are of the callee's own."""
+"""The tags of the hub's failures; others belong to the callee."""
 NUMBERS: Final = ("exact", "beyond", "half", "whole", "zero")
 _OWN: Final = ("/hub", "/callback")
-"""Topics on which bodies are JSON."""
+"""Topics with JSON bodies."""
 _MILLISECOND: Final = 4
 
 
 class Mqtt(RawPeer):
-    """RPC over MQTT, with tests/support/proto/crossing.proto for the bodies."""
+    """A raw peer of RPC over MQTT, with the schema tests/support/proto/crossing.proto."""
 
     def __init__(self, port: int, loop: asyncio.AbstractEventLoop) -> None:
         super().__init__("mqtt-rpc")
@@ -67,10 +67,12 @@ class Mqtt(RawPeer):
 
     # The thread of paho.
 
-    def _post(self, what: object) -> None:
-        self._loop.call_soon_threadsafe(self._resolve, what)
+    def _post(self, event: object) -> None:
+        self._loop.call_soon_threadsafe(self._resolve, event)
 
-    def _on_connect(self, _client: object, _data: object, _flags: object, code: ReasonCode, _more: object) -> None:
+    def _on_connect(
+        self, _client: object, _data: object, _flags: object, code: ReasonCode, _properties: object
+    ) -> None:
         assert not code.is_failure, code
         self._post("connected")
 
@@ -78,31 +80,31 @@ class Mqtt(RawPeer):
         received = message.topic, bytes(message.payload), bool(message.retain)
         self._loop.call_soon_threadsafe(self._heard.put_nowait, received)
 
-    # Ours.
+    # The thread of the test.
 
-    def _resolve(self, what: object) -> None:
-        future = self._waiting.setdefault(what, self._loop.create_future())
+    def _resolve(self, event: object) -> None:
+        future = self._waiting.setdefault(event, self._loop.create_future())
         if not future.done():
             future.set_result(None)
 
-    async def _until(self, what: object) -> None:
-        future = self._waiting.setdefault(what, self._loop.create_future())
+    async def _until(self, event: object) -> None:
+        future = self._waiting.setdefault(event, self._loop.create_future())
         await asyncio.wait_for(future, RECEIVE_TIMEOUT)
-        del self._waiting[what]
+        del self._waiting[event]
 
     async def begin(self) -> None:
-        """Come to the broker, and hear what is said on the topics of the hub."""
+        """Connect to the broker and subscribe to the topics of the hub."""
         self._client.loop_start()
         await self._until("connected")
         await self.listen("/hub", "/callback", "/counter")
 
     async def listen(self, *topics: str) -> None:
-        """Hear what is said on these topics."""
+        """Subscribe to topics."""
         _, number = self._client.subscribe([(topic, 1) for topic in topics])
         await self._until(number)
 
     async def serve(self, topic: str, *kinds: str) -> None:
-        """Answer on a topic, to requests of any type or of these alone."""
+        """Answer requests on a topic, of any type or only of these types."""
         self._served[topic] = kinds
         await self.listen(topic)
 
@@ -145,9 +147,9 @@ class Mqtt(RawPeer):
         topic, _, kind = name.rpartition("/")
         number = random.getrandbits(64) | 1
         self._asked[number] = topic, kind
-        for place, each in enumerate(elements, 1):
-            body = _any(write(topic, kind, each), kind)
-            self._send(topic, protobuf.packed((1, number), (2, body), (3, int(place == len(elements)))))
+        for number_in_stream, element in enumerate(elements, 1):
+            body = _any(write(topic, kind, element), kind)
+            self._send(topic, protobuf.packed((1, number), (2, body), (3, int(number_in_stream == len(elements)))))
         return str(number)
 
     # Responses.
@@ -160,8 +162,8 @@ class Mqtt(RawPeer):
         self._send(topic, protobuf.packed((1, int(call.id)), (2, _any(value)), (4, int(bool(meta.get("last", True))))))
 
     def stream_answer(self, call: ReceivedMessage, elements: Sequence[object]) -> None:
-        for place, each in enumerate(elements, 1):
-            self.answer(call, each, meta={"last": place == len(elements)})
+        for number_in_stream, element in enumerate(elements, 1):
+            self.answer(call, element, meta={"last": number_in_stream == len(elements)})
 
     def fail(self, call: ReceivedMessage, text: str) -> None:
         self._error(call, (1, 500), (3, text.encode()))
@@ -170,11 +172,13 @@ class Mqtt(RawPeer):
         tag = next(tag for tag, named in REASONS.items() if named == reason)
         self._error(call, (1, 403 if reason == "refused" else 400), (2, tag.encode()), (3, text.encode()))
 
-    def fail_with_details(self, call: ReceivedMessage, told: FailureDetails) -> FailureDetails:
-        data = json.dumps(told.data).encode()
-        wait = round(told.retry_after * 1000)
-        self._error(call, (1, told.code), (2, told.name.encode()), (3, told.text.encode()), (4, wait), data=data)
-        return told
+    def fail_with_details(self, call: ReceivedMessage, details: FailureDetails) -> FailureDetails:
+        data = json.dumps(details.data).encode()
+        wait = round(details.retry_after * 1000)
+        self._error(
+            call, (1, details.code), (2, details.name.encode()), (3, details.text.encode()), (4, wait), data=data
+        )
+        return details
 
     def _error(self, call: ReceivedMessage, *error: protobuf.Field, data: bytes = b"") -> None:
         body: list[protobuf.Field] = [(2, _any(data))] if data else []
@@ -186,7 +190,7 @@ class Mqtt(RawPeer):
         text = error.get(3, b"").decode()
         return FailureDetails(text, name, json.loads(data) if data else None, error.get(1, 0), error.get(4, 0) / 1000)
 
-    # What is heard.
+    # Receiving.
 
     async def receive(self) -> ReceivedMessage:
         while True:
@@ -202,7 +206,7 @@ class Mqtt(RawPeer):
                 return read
 
     def _read(self, topic: str, payload: bytes) -> ReceivedMessage | None:
-        """Return what a message says; None if it is not for us, such as what we said ourselves."""
+        """Parse a message; None if it is not for this peer, such as an echo."""
         got = protobuf.message(payload)
         number, body = got.get(1, 0), protobuf.message(got.get(2, b""))
         if 4 in got or isinstance(got.get(3), bytes):
@@ -240,7 +244,7 @@ class Mqtt(RawPeer):
         value, attachments = read(topic, kind, body.get(2, b""))
         return ReceivedMessage("result", str(number), "", value, attachments, meta)
 
-    # The rest.
+    # Other features.
 
     def write_bytes(self, data: bytes) -> object:
         return data
@@ -271,28 +275,28 @@ class Mqtt(RawPeer):
 
 
 def _any(value: bytes | None, kind: str = "") -> bytes:
-    given: list[protobuf.Field] = [(1, kind.encode())] if kind else []
-    return protobuf.packed(*given, *([] if value is None else [(2, value)]))
+    fields: list[protobuf.Field] = [(1, kind.encode())] if kind else []
+    return protobuf.packed(*fields, *([] if value is None else [(2, value)]))
 
 
 def write(topic: str, kind: str, body: Any, attachments: Sequence[bytes] = ()) -> bytes:  # noqa: ANN401  any JSON
-    """Write a body as the method has it: JSON for those of the hub, bytes where there is no schema."""
+    """Return the bytes of a body: JSON for methods of the hub, bytes without a schema."""
     if topic in _OWN:
         return b"" if body is None else json.dumps(body).encode()
     return _WRITERS.get(kind.lower(), bytes)(body) if not attachments else _parcel(body, attachments)
 
 
 def read(topic: str, kind: str, data: bytes) -> tuple[Any, tuple[bytes | str, ...]]:
-    """Read a body, and what is attached to it."""
+    """Parse a body and its attachments."""
     if topic in _OWN:
         return (json.loads(data) if data else None), ()
     match kind.lower():
         case "tell" | "count" | "gather":
             return (protobuf.read_value(data) if data else None), ()
         case "weigh":
-            got = protobuf.message(data)
-            exact, beyond = protobuf.signed(got.get(1, 0)), protobuf.signed(got.get(2, 0))
-            numbers = (exact, beyond, got.get(3, 0), got.get(4, 0.0), got.get(5, 0.0))
+            message_fields = protobuf.message(data)
+            exact, beyond = protobuf.signed(message_fields.get(1, 0)), protobuf.signed(message_fields.get(2, 0))
+            numbers = (exact, beyond, message_fields.get(3, 0), message_fields.get(4, 0.0), message_fields.get(5, 0.0))
             return dict(zip(NUMBERS, numbers, strict=True)), ()
         case "pack":
             return {"data": protobuf.message(data).get(1, b"")}, ()
@@ -325,7 +329,7 @@ _WRITERS: Final[dict[str, Callable[[Any], bytes]]] = {
 
 
 async def connect_mqtt(port: int) -> Mqtt:
-    """A peer that is at the broker."""
+    """Connect a peer to the broker."""
     made = Mqtt(port, asyncio.get_running_loop())
     await made.begin()
     return made

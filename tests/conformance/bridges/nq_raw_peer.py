@@ -1,4 +1,4 @@
-"""An NQ peer that says and reads its frames itself, with the verbs of the others."""
+"""A raw NQ peer that writes and parses its own frames."""
 
 import json
 import string
@@ -23,11 +23,11 @@ REASONS: Final = {
     "expired": "timeout",
     "cancelled": "cancelled",
 }
-"""The table of failures; all others are of the callee's own."""
+"""The hub's failures; others belong to the callee."""
 
 
 class Nq(WebSocketRawPeer):
-    """NQ 1. It acknowledges every answer, and answers every event, as soon as it hears it."""
+    """A raw peer of NQ 1. It acknowledges each answer and answers each event at once."""
 
     def __init__(self, place: Place, protocol: str, wire: WirePeer) -> None:
         super().__init__(place, protocol, wire)
@@ -44,11 +44,11 @@ class Nq(WebSocketRawPeer):
         self.peer = ""
         """The id by which it may come back."""
 
-    def continue_from(self, before: "Nq") -> None:
-        """Go on with the conversation that was held over another link."""
-        self._last, self._followed = before._last, before._followed
-        self._channels, self._answers = before._channels, before._answers
-        self._asked, self._accepted = before._asked, before._accepted
+    def continue_from(self, earlier: "Nq") -> None:
+        """Continue the conversation of an earlier connection."""
+        self._last, self._followed = earlier._last, earlier._followed
+        self._channels, self._answers = earlier._channels, earlier._answers
+        self._asked, self._accepted = earlier._asked, earlier._accepted
 
     def push_back(self, messages: list[dict[str, Any]]) -> None:
         """Hear these first."""
@@ -58,12 +58,12 @@ class Nq(WebSocketRawPeer):
         self.wire.text(written(message))
 
     def _channel(self, request: str) -> str:
-        """Return the backchannel on which a request is answered."""
-        known = self._answers.get(request)
-        if known is None:
-            known = self._answers[request] = f"b{self._next()}"
-            self._channels[known] = request
-        return known
+        """Return the backchannel of a request."""
+        channel = self._answers.get(request)
+        if channel is None:
+            channel = self._answers[request] = f"b{self._next()}"
+            self._channels[channel] = request
+        return channel
 
     def call(self, name: str, body: object = None, attachments: Sequence[bytes] = (), meta: Meta = NO_META) -> str:
         number = self._next()
@@ -80,12 +80,12 @@ class Nq(WebSocketRawPeer):
         self._send({"a": self._channel(call.id), "i": call.id, "d": body, **_attached(attachments), **meta})
 
     def fail(self, call: ReceivedMessage, text: str) -> None:
-        # A brace cannot be escaped, so that the text goes as an argument.
+        # A brace cannot be escaped, so the text is an argument.
         error = {"type": "app", "fatal": True, "err": "failed", "text": "{1}", "args": [text]}
         self._send({"a": self._channel(call.id), "i": call.id, "e": error})
 
     def refuse(self, call: ReceivedMessage, code: str, text: str) -> None:
-        """Say that a call was not run."""
+        """Send an error that means that the call did not run."""
         error = {"type": "local", "fatal": True, "err": code, "text": text}
         self._send({"a": self._channel(call.id), "i": call.id, "e": error})
 
@@ -98,10 +98,10 @@ class Nq(WebSocketRawPeer):
     def reject(self, call: ReceivedMessage, text: str, reason: str = "refused") -> None:
         self.refuse(call, next(code for code, named in REASONS.items() if named == reason), text)
 
-    def fail_with_details(self, call: ReceivedMessage, told: FailureDetails) -> FailureDetails:
-        error = {"type": "app", "fatal": True, "err": told.name, "text": told.text}
-        self._send({"a": self._channel(call.id), "i": call.id, "e": error, "d": told.data})
-        return FailureDetails(told.text, told.name, told.data)
+    def fail_with_details(self, call: ReceivedMessage, details: FailureDetails) -> FailureDetails:
+        error = {"type": "app", "fatal": True, "err": details.name, "text": details.text}
+        self._send({"a": self._channel(call.id), "i": call.id, "e": error, "d": details.data})
+        return FailureDetails(details.text, details.name, details.data)
 
     def read_failure(self, failure: ReceivedMessage) -> FailureDetails:
         return FailureDetails(str(failure.body), failure.meta["err"], failure.meta.get("data"))
@@ -113,12 +113,12 @@ class Nq(WebSocketRawPeer):
         return read_marked(value, "$base91")
 
     def cancel_all(self) -> None:
-        """Take back what was not answered: it would wait for whoever offers the method next."""
+        """Cancel all unanswered requests, which would wait for the next callee of the method."""
         for call_id in list(self._asked):
             self.cancel(call_id)
 
     def cancel(self, call_id: str) -> None:
-        # Before acceptance it is known by its target, after that by the backchannel.
+        # A request is identified by its target before the acceptance, and by its backchannel after it.
         error = {"type": "local", "fatal": True, "err": "cancelled"}
         if call_id in self._accepted:
             self._send({"i": self._accepted[call_id], "e": error})
@@ -128,14 +128,20 @@ class Nq(WebSocketRawPeer):
     def stream_call(self, name: str, elements: Sequence[object]) -> str:
         number, last = self._next(), len(elements)
         self._asked[number] = name
-        for place, each in enumerate(elements, 1):
-            self._send({"t": name, "r": number, "d": each, "n": place} | ({"f": 0} if place == last else {}))
+        for number_in_stream, element in enumerate(elements, 1):
+            self._send(
+                {"t": name, "r": number, "d": element, "n": number_in_stream}
+                | ({"f": 0} if number_in_stream == last else {})
+            )
         return number
 
     def stream_answer(self, call: ReceivedMessage, elements: Sequence[object]) -> None:
         channel, last = self._channel(call.id), len(elements)
-        for place, each in enumerate(elements, 1):
-            self._send({"a": channel, "i": call.id, "d": each, "n": place} | ({"f": 0} if place == last else {}))
+        for number_in_stream, element in enumerate(elements, 1):
+            self._send(
+                {"a": channel, "i": call.id, "d": element, "n": number_in_stream}
+                | ({"f": 0} if number_in_stream == last else {})
+            )
 
     async def receive(self) -> ReceivedMessage:
         while True:
@@ -149,7 +155,7 @@ class Nq(WebSocketRawPeer):
                 return read
 
     def _read(self, message: dict[str, Any]) -> ReceivedMessage | None:
-        """Return what a message says; None if only NQ itself has a use for it."""
+        """Parse a message; None for messages that only concern NQ itself."""
         if "r" in message:
             return self._read_request(message)
         if "a" in message:
@@ -225,17 +231,17 @@ class Nq(WebSocketRawPeer):
 
 
 async def connect_nq(place: Place, gone: Nq | None = None) -> Nq:
-    """A peer over WebSocket that has heard its id; or one that comes back, and knows what it knew."""
+    """Connect a peer over WebSocket that receives its id, or reconnect one with its state."""
     wire = await place.peer(f"/nq?peer={gone.peer}" if gone is not None else "/nq")
     first = json.loads(await wire.heard())
     note, *more = first if isinstance(first, list) else [first]
     assert note["e"]["note"] == "peer"
-    made = Nq(place, "nq", wire)
-    made.peer = note["e"]["args"][0]
+    peer = Nq(place, "nq", wire)
+    peer.peer = note["e"]["args"][0]
     if gone is not None:
-        made.continue_from(gone)
-    made.push_back(more)
-    return made
+        peer.continue_from(gone)
+    peer.push_back(more)
+    return peer
 
 
 def _attached(attachments: Sequence[bytes]) -> dict[str, object]:
@@ -243,5 +249,5 @@ def _attached(attachments: Sequence[bytes]) -> dict[str, object]:
 
 
 def _detached(item: dict[str, str]) -> bytes | str:
-    """Return an attachment, or the reason why it did not come."""
+    """Return an attachment, or the error that replaces it."""
     return item["$error"] if "$error" in item else base91(item["$base91"])

@@ -1,4 +1,4 @@
-"""Where the pairs meet: a hub with a broker of its own, in a loop of its own, and a stage for each pair."""
+"""The test environment of protocol pairs: hubs with brokers in an event loop thread, and a stage for each pair."""
 
 import asyncio
 import itertools
@@ -22,9 +22,9 @@ from tests.support.scripted_hub import URLS
 
 T = TypeVar("T")
 TEST_TIMEOUT: Final = 120.0
-"""Seconds after which a test that still waits is stuck."""
+"""Timeout in seconds of one feature between one pair."""
 SHORT_TIMEOUT: Final = 0.4
-"""Seconds after which the impatient hub ends a call, and asks a service again."""
+"""Call timeout of the second hub in seconds, and its delay before it sends a request to a service again."""
 _LARGE: Final = 4 << 20
 _numbers = itertools.count(1)
 
@@ -35,11 +35,11 @@ class HubEnvironment:
     def __init__(self, server: Server) -> None:
         self.place = Place(server)
         self.server = server
-        url = next(url for what, url in server.urls if what == "mqtt-rpc")
+        url = next(url for protocol, url in server.urls if protocol == "mqtt-rpc")
         self.broker_port = int(url.rpartition(":")[2])
 
     async def peer(self, protocol: str) -> RawPeer:
-        """Somebody comes in."""
+        """Connect a raw peer."""
         match protocol:
             case "nq":
                 return await connect_nq(self.place)
@@ -49,17 +49,21 @@ class HubEnvironment:
                 return await connect_raw_peer(self.place, protocol)
 
     def client(self, protocol: str) -> Connector:
-        """A client of ours comes in."""
+        """Connect a client of Fiveways."""
         return connect(URLS[protocol].replace("hub", f"127.0.0.1:{self.place.port}"))
 
     def is_asking(self, protocol: str) -> bool:
-        """Say whether somebody of this protocol is to answer a call."""
+        """Return whether a session of this protocol has an open call to answer."""
         sessions = self.server.exchange.hub._sessions.values()
-        return any(each.calls_served and each.traits.protocol == protocol for each in sessions)
+        return any(session.calls_served and session.traits.protocol == protocol for session in sessions)
 
     def offered(self) -> set[str]:
-        """Return what peers offer besides the services behind the broker."""
-        return {each.name for each in self.server.exchange.hub.registrations if not each.name.startswith("desk.")}
+        """Return the registered methods except those of services behind the broker."""
+        return {
+            registration.name
+            for registration in self.server.exchange.hub.registrations
+            if not registration.name.startswith("desk.")
+        }
 
 
 def _settings(timeout: float, retry_after: float) -> Settings:
@@ -82,7 +86,7 @@ def _settings(timeout: float, retry_after: float) -> Settings:
 
 
 class EventLoopThread:
-    """A loop in a thread of its own, so that a hub and its broker go on between two tests; and two hubs in it."""
+    """An event loop in a thread with two hubs and their brokers, which keep running between tests."""
 
     def __init__(self) -> None:
         self._loop = asyncio.new_event_loop()
@@ -91,7 +95,7 @@ class EventLoopThread:
         self._halls: dict[bool, HubEnvironment] = {}
 
     def run(self, work: Callable[[HubEnvironment], Coroutine[object, object, T]], *, is_timed: bool = False) -> T:
-        """Do something in a hall, which must not take long; `is_timed` is the hall whose hub has no patience."""
+        """Run a coroutine with a timeout, with the hub of short timeouts if `is_timed`."""
         return self._do(self._in_time(work, is_timed))
 
     async def _in_time(self, work: Callable[[HubEnvironment], Coroutine[object, object, T]], is_timed: bool) -> T:
@@ -107,7 +111,7 @@ class EventLoopThread:
         return asyncio.run_coroutine_threadsafe(work, self._loop).result()
 
     def close(self) -> None:
-        """End the hubs, their brokers, and the loop."""
+        """Stop the hubs, their brokers and the loop."""
         for hall in self._halls.values():
             self._do(hall.server.stop())
         self._loop.call_soon_threadsafe(self._loop.stop)
@@ -117,7 +121,7 @@ class EventLoopThread:
 
 @contextmanager
 def event_loop_thread() -> Iterator[EventLoopThread]:
-    """A loop until the block ends."""
+    """Run an event loop thread until the block ends."""
     loop = EventLoopThread()
     try:
         yield loop
@@ -126,7 +130,7 @@ def event_loop_thread() -> Iterator[EventLoopThread]:
 
 
 class Stage:
-    """A caller and a callee, each in its protocol, and what they need beside that."""
+    """A caller and a callee, each in its protocol, with further peers."""
 
     def __init__(self, hall: HubEnvironment, caller: RawPeer, callee: RawPeer) -> None:
         self.hall = hall
@@ -134,35 +138,35 @@ class Stage:
         self.callee = callee
         self.one, self.other = caller.protocol, callee.protocol
         self.is_direct = self.one == self.other == "mqtt-rpc"
-        """Whether the broker alone is between them."""
+        """Whether only the broker is between them."""
         self.number = next(_numbers)
-        """Of this stage, for names that nobody else has."""
+        """The number of this stage, for unique names."""
         self._there = [caller, callee]
         self._offered: list[tuple[RawPeer, str]] = []
         self._gone: list[RawPeer] = []
 
     async def add_peer(self, protocol: str) -> RawPeer:
-        """One more peer comes in."""
-        made = await self.hall.peer(protocol)
-        self._there.append(made)
-        return made
+        """Connect a further peer."""
+        peer = await self.hall.peer(protocol)
+        self._there.append(peer)
+        return peer
 
     def name(self, peer: RawPeer, message: str) -> str:
-        """Return a method of the callee, as this peer writes it."""
+        """Return a method of the callee in the spelling of a peer."""
         return peer.spell("desk" if self.other == "mqtt-rpc" else "counter", message)
 
     def topic(self, peer: RawPeer, last: str = "Žár_2") -> str:
-        """Return a topic that no other stage has, as this peer writes it."""
+        """Return a topic unique to this stage in the spelling of a peer."""
         return peer.spell_topic("crossing", f"n{self.number}", last)
 
     async def register(self, message: str, callee: RawPeer | None = None, **options: object) -> None:
-        """Let the callee offer a method."""
+        """Register a method of the callee."""
         callee = callee or self.callee
         await callee.register(self.name(callee, message), **options)
         self._offered.append((callee, message))
 
     async def start_call(self, message: str, body: object = None, meta: Meta = NO_META) -> tuple[str, ReceivedMessage]:
-        """A call that has arrived: its id for the caller, and what the callee heard."""
+        """Send a call; return its id for the caller, and the call as the callee received it."""
         call_id = self.caller.call(self.name(self.caller, message), body, meta=meta)
         received = await self.callee.receive()
         assert received.kind == "call", received
@@ -170,14 +174,14 @@ class Stage:
         return call_id, received
 
     async def reconnect(self, gone: Nq) -> Nq:
-        """Let a peer of NQ that was cut off come back, with all that it has offered."""
+        """Reconnect an NQ peer with its registrations."""
         peer = await connect_nq(self.hall.place, gone)
         self._there.append(peer)
-        self._offered = [(peer if each is gone else each, message) for each, message in self._offered]
+        self._offered = [(peer if callee is gone else callee, message) for callee, message in self._offered]
         return peer
 
     async def register_late(self, message: str, callee: RawPeer) -> None:
-        """Let a callee offer a method for which somebody waits: the answer need not be the next thing that it hears."""
+        """Register a method for which a request waits: the response may arrive after other messages."""
         if isinstance(callee, Mqtt):
             await callee.serve("/Desk")
         else:
@@ -185,18 +189,18 @@ class Stage:
             self._offered.append((callee, message))
 
     def disconnect(self, peer: RawPeer) -> None:
-        """Let somebody be gone, without a word."""
+        """Disconnect a peer without a goodbye."""
         peer.disconnect()
         self._gone.append(peer)
 
     async def check_idle(self) -> None:
-        """Know that those who are still there are well, and that nothing came to them that they did not hear."""
+        """Check that the remaining sessions work and have no unread messages."""
         for peer in self._there:
             if peer not in self._gone:
                 await peer.check_alive()
 
     async def close(self) -> None:
-        """Leave nothing behind that the next stage could stumble over."""
+        """Remove everything that could affect the next stage."""
         for peer, message in list(self._offered):
             await self._withdraw(peer, message)
         for peer in self._there:
@@ -206,11 +210,11 @@ class Stage:
             if peer not in self._gone:
                 peer.disconnect()
         async with asyncio.timeout(RECEIVE_TIMEOUT):
-            while self.hall.offered():  # noqa: ASYNC110  nobody tells when a peer is gone
+            while self.hall.offered():  # noqa: ASYNC110  there is no notification when a peer is gone
                 await asyncio.sleep(0.002)
 
     async def _withdraw(self, peer: RawPeer, message: str) -> None:
-        if isinstance(peer, Nq) and peer in self._gone:  # it is missed, and what it offered waits for it
+        if isinstance(peer, Nq) and peer in self._gone:  # its registrations wait for it
             peer = await self.reconnect(peer)
         elif peer in self._gone or isinstance(peer, Mqtt):
             return
@@ -218,7 +222,7 @@ class Stage:
 
 
 async def _drain(peer: RawPeer) -> None:
-    """Know that all that was said has been heard."""
+    """Read until all earlier messages have arrived."""
     await _answered(peer, peer.call(peer.builtin("ping")))
 
 
@@ -230,7 +234,7 @@ async def _answered(peer: RawPeer, call_id: str) -> None:
 
 @asynccontextmanager
 async def open_stage(hall: HubEnvironment, one: str, other: str) -> AsyncIterator[Stage]:
-    """A stage for a caller and a callee, empty again when the block ends."""
+    """Open a stage for a caller and a callee, and clean up at the end."""
     stage = Stage(hall, await hall.peer(one), await hall.peer(other))
     try:
         if isinstance(stage.caller, Mqtt) and stage.is_direct:

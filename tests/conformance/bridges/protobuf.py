@@ -1,6 +1,6 @@
-"""Protobuf, as far as raw peers need it: written from its documentation, so that no library stands on both sides.
+"""Protobuf for raw peers, independent of the library on the other side.
 
-Messages are lists of (number, value): an int is a varint, a float 64 bits, and bytes have a length before them.
+Messages are lists of (number, value): an int is a varint, a float 64 bits, and bytes have a length prefix.
 """
 
 import struct
@@ -13,7 +13,7 @@ _MASK = (1 << 64) - 1
 
 
 def packed(*fields: Field) -> bytes:
-    """Write a message."""
+    """Serialize a message."""
     out = bytearray()
     for number, value in fields:
         if isinstance(value, bytes):
@@ -26,7 +26,7 @@ def packed(*fields: Field) -> bytes:
 
 
 def fields(data: bytes) -> Iterator[Field]:
-    """Read a message."""
+    """Parse a message."""
     at = 0
     while at < len(data):
         key, at = _read_varint(data, at)
@@ -45,12 +45,12 @@ def fields(data: bytes) -> Iterator[Field]:
 
 
 def message(data: bytes) -> dict[int, Any]:
-    """Read a message whose fields come once each."""
+    """Parse a message without repeated fields."""
     return dict(fields(data))
 
 
 def signed(number: int) -> int:
-    """Return what an int64 means by this varint."""
+    """Return the int64 value of a varint."""
     return number - (1 << 64) if number >> 63 else number
 
 
@@ -76,7 +76,7 @@ def _read_varint(data: bytes, at: int) -> tuple[int, int]:
 
 
 def pack_value(value: Any) -> bytes:  # noqa: ANN401  any JSON
-    """Write a google.protobuf.Value."""
+    """Serialize a google.protobuf.Value."""
     match value:
         case None:
             return packed((1, 0))
@@ -87,25 +87,25 @@ def pack_value(value: Any) -> bytes:  # noqa: ANN401  any JSON
         case str():
             return packed((3, value.encode()))
         case list():
-            return packed((6, packed(*((1, pack_value(each)) for each in value))))
+            return packed((6, packed(*((1, pack_value(item)) for item in value))))
         case _:
-            entries = (packed((1, key.encode()), (2, pack_value(each))) for key, each in value.items())
+            entries = (packed((1, key.encode()), (2, pack_value(item))) for key, item in value.items())
             return packed((5, packed(*((1, entry) for entry in entries))))
 
 
 def read_value(data: bytes) -> Any:  # noqa: ANN401  any JSON
-    """Read a google.protobuf.Value."""
-    ((kind, held),) = fields(data)
-    match kind, held:
+    """Parse a google.protobuf.Value."""
+    ((kind, content),) = fields(data)
+    match kind, content:
         case 1, _:
             return None
         case 4, _:
-            return bool(held)
+            return bool(content)
         case 3, bytes():
-            return held.decode()
+            return content.decode()
         case 6, bytes():
-            return [read_value(each) for _, each in fields(held) if isinstance(each, bytes)]
+            return [read_value(item) for _, item in fields(content) if isinstance(item, bytes)]
         case 5, bytes():
-            entries = [message(entry) for _, entry in fields(held) if isinstance(entry, bytes)]
+            entries = [message(entry) for _, entry in fields(content) if isinstance(entry, bytes)]
             return {entry.get(1, b"").decode(): read_value(entry[2]) for entry in entries}
-    return held
+    return content

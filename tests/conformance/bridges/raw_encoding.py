@@ -1,15 +1,15 @@
-"""How raw peers write what their protocols have in common: topics in few letters, bytes with a mark, UMQ's texts."""
+"""Encodings that raw peers share: escaped topics, marked bytes, UMQ texts."""
 
 import json
 from base64 import b64decode
 from typing import Any, Final
 
 _ALPHABET: Final = [chr(code) for code in range(33, 126) if chr(code) not in '"\\']
-"""Of base91."""
+"""The alphabet of base91."""
 
 
 def escaped(segment: str, alphabet: str) -> str:
-    """Return a segment of a topic in few letters: other bytes are `__hh`, and `_` stays between two of the letters."""
+    """Return a topic segment with other bytes as `__hh`; `_` stays between two letters of the alphabet."""
     out = []
     for at, letter in enumerate(segment):
         beside = segment[at - 1 : at] + segment[at + 1 : at + 2]
@@ -21,7 +21,7 @@ def escaped(segment: str, alphabet: str) -> str:
 
 
 def read_marked(value: Any, own: str) -> tuple[bytes, str]:  # noqa: ANN401  as the encoding has it
-    """Read bytes with either mark, or without one; return how they were written."""
+    """Parse bytes with either marker or none; return the bytes and their form."""
     if isinstance(value, str):
         return b64decode(value, validate=True), "bare"
     ((mark, text),) = value.items()
@@ -31,7 +31,7 @@ def read_marked(value: Any, own: str) -> tuple[bytes, str]:  # noqa: ANN401  as 
 
 
 def base91(text: str) -> bytes:
-    """Read base91 as RULES NQ-a12 has it."""
+    """Decode base91 as in rule NQ-a12."""
     data = bytearray()
     bits = count = 0
     for first, second in zip(text[::2], text[1::2], strict=False):
@@ -48,7 +48,7 @@ def base91(text: str) -> bytes:
 
 
 def in_base91(data: bytes) -> str:
-    """Write base91 as RULES NQ-a12 has it."""
+    """Encode base91 as in rule NQ-a12."""
     text = []
     bits = count = 0
     for byte in data:
@@ -73,7 +73,7 @@ def written(value: object) -> str:
 
 
 def value_of(text: str) -> Any:  # noqa: ANN401  whatever it spells
-    """Return what a UMQ text says: the value that it spells where it is JSON, else the text."""
+    """Return the value of a UMQ text: parsed if it is JSON, else the text."""
     try:
         return json.loads(text, parse_constant=_not_json) if text.strip() == text else text
     except ValueError:
@@ -85,5 +85,5 @@ def _not_json(text: str) -> object:
 
 
 def spelled(value: object) -> str:
-    """Return a value as UMQ text: a text goes without quotes, unless it would then be taken for JSON."""
+    """Return a value as UMQ text: a string has no quotes unless it would be parsed as JSON."""
     return value if isinstance(value, str) and value_of(value) is value else written(value)

@@ -1,6 +1,6 @@
-"""What every raw peer has in common: the words in which it tells what it heard, and its verbs.
+"""The interface of raw peers: received messages in a common form, and the operations.
 
-Peers share no code with the hub: what they read is what the documents say, not what the hub believes.
+Raw peers share no code with the hub: they implement the specs, not the hub's interpretation of them.
 """
 
 from abc import ABC, abstractmethod
@@ -9,9 +9,9 @@ from dataclasses import dataclass, field
 from typing import Any, ClassVar, Final, TypeAlias
 
 RECEIVE_TIMEOUT: Final = 60.0
-"""Seconds after which a peer gives up that hears nothing."""
+"""Timeout in seconds for the next message."""
 
-# The table of failures (docs/crossing.md): reason, was it run, umq36, umq, lrpm.
+# The table of failures (docs/crossing.md): reason, whether the method ran, umq36, umq, lrpm.
 TABLE: Final = (
     ("no such method", "no", "E7", "!7", "hub.err.no_such_procedure"),
     ("no such callback", "no", "E2", "!8", "hub.err.no_such_callback"),
@@ -31,7 +31,7 @@ NO_META: Final[Meta] = {}
 
 @dataclass(frozen=True)
 class ReceivedMessage:
-    """One message, in words that are the same for all protocols."""
+    """A received message in a form common to all protocols."""
 
     kind: str
     """call, callback, discover, result, failure, cancel, event, closed or goodbye."""
@@ -40,7 +40,7 @@ class ReceivedMessage:
     """The method, the callback, the subscription, or the reason of a failure."""
     body: Any = None
     attachments: tuple[bytes | str, ...] = ()
-    """A text is the reason why one of them did not come."""
+    """A string is the error that replaces an attachment."""
     meta: Mapping[str, Any] = field(default_factory=dict)
     raw: str | bytes = field(default=b"", compare=False)
     """The frame."""
@@ -48,7 +48,7 @@ class ReceivedMessage:
 
 @dataclass(frozen=True)
 class FailureDetails:
-    """All that somebody says, or hears, about why a method failed; what was not said is empty."""
+    """All details of a failure; absent ones are empty."""
 
     text: str = ""
     name: str = ""
@@ -58,14 +58,14 @@ class FailureDetails:
 
 
 class NotSupported(Exception):
-    """A protocol has no message for this."""
+    """The protocol has no message for an operation."""
 
 
 class RawPeer(ABC):
-    """One peer behind its handshake."""
+    """A raw peer after its handshake."""
 
     STREAM_META: ClassVar[Meta] = NO_META
-    """What a call says whose answer may come in parts, where that has to be said."""
+    """The meta of a call that requests a streamed result, if the protocol needs one."""
 
     def __init__(self, protocol: str) -> None:
         self.protocol = protocol
@@ -77,25 +77,25 @@ class RawPeer(ABC):
 
     @abstractmethod
     def call(self, name: str, body: object = None, attachments: Sequence[bytes] = (), meta: Meta = NO_META) -> str:
-        """Say a call; return its id."""
+        """Send a call and return its id."""
 
     @abstractmethod
     def call_back(self, token: str, body: object) -> str:
-        """Call a callback by its token; return the call's id."""
+        """Call a callback by its token and return the id of the call."""
 
     @abstractmethod
     def answer(
         self, call: ReceivedMessage, body: object = None, attachments: Sequence[bytes] = (), meta: Meta = NO_META
     ) -> None:
-        """Answer a call that was heard."""
+        """Send the result of a received call."""
 
     @abstractmethod
     def fail(self, call: ReceivedMessage, text: str) -> None:
-        """Let a call fail that was heard."""
+        """Send a failure of a received call."""
 
     @abstractmethod
     async def receive(self) -> ReceivedMessage:
-        """Return the next message, with all its attachments."""
+        """Return the next message with its attachments."""
 
     @abstractmethod
     async def set(self, name: str, value: object) -> None:
@@ -103,103 +103,103 @@ class RawPeer(ABC):
 
     @abstractmethod
     async def subscribe(self, topic: str, *, envelope: bool = False) -> str:
-        """Subscribe, and return the name of the subscription."""
+        """Subscribe and return the name of the subscription."""
 
     @abstractmethod
     def publish(self, topic: str, data: object, attachments: Sequence[bytes] = (), *, retain: bool = False) -> str:
-        """Publish, and return the id under which the answer comes."""
+        """Publish and return the id of the response."""
 
     async def call_and_wait(
         self, name: str, body: object = None, attachments: Sequence[bytes] = (), meta: Meta = NO_META
     ) -> ReceivedMessage:
-        """Call, and return the answer."""
+        """Send a call and return its response."""
         return await self.wait_for_answer(self.call(name, body, attachments, meta))
 
     async def wait_for_answer(self, call_id: str) -> ReceivedMessage:
-        """Return the next message, which must be the answer to this call."""
+        """Return the next message, which must be the response to this call."""
         received = await self.receive()
         assert (received.kind in {"result", "failure"}, received.id) == (True, call_id), received
         return received
 
     async def value(self, name: str, body: object = None) -> Any:  # noqa: ANN401  whatever it is
-        """Call, and return the value of the answer."""
+        """Send a call and return the value of its result."""
         received = await self.call_and_wait(name, body)
         assert received.kind == "result", received
         return received.body
 
     async def register(self, name: str, **options: object) -> None:
-        """Offer a method or a route."""
+        """Register a method or a route."""
         await self.value(self.builtin("register"), {"name": name, **options})
 
     def builtin(self, name: str) -> str:
-        """Return how the protocol writes the name of a built-in."""
+        """Return the protocol's spelling of a built-in method."""
         return f"hub:{name}" if self.protocol == "umq" else f"hub.{name}"
 
     async def discover(self, name: str = "") -> dict[str, Any]:
-        """Ask what there is, as an lrpm peer would read it."""
-        found = await self.value(self.builtin("discover"), {"name": name} if name else {})
-        assert isinstance(found, dict)
-        return found
+        """Return a description in the form of LRPM."""
+        description = await self.value(self.builtin("discover"), {"name": name} if name else {})
+        assert isinstance(description, dict)
+        return description
 
     async def check_alive(self) -> None:
-        """Know that the session goes on, all that was said has been heard, and nothing else has come."""
+        """Check that the session works and that there are no unread messages."""
         assert await self.value(self.builtin("ping")) == "pong"
 
-    def describe(self, asked: ReceivedMessage, methods: list[str]) -> None:
-        """Answer what was asked about our names."""
-        self.answer(asked, {"methods": methods, "routes": []})
+    def describe(self, request: ReceivedMessage, methods: list[str]) -> None:
+        """Answer a discovery with a list of methods."""
+        self.answer(request, {"methods": methods, "routes": []})
 
-    def document(self, asked: ReceivedMessage, doc: str) -> None:
-        """Answer what was asked about one of them."""
-        self.answer(asked, {"doc": doc})
+    def document(self, request: ReceivedMessage, doc: str) -> None:
+        """Answer a discovery with documentation."""
+        self.answer(request, {"doc": doc})
 
-    # What only some protocols have words for.
+    # Operations that not all protocols support.
 
     @abstractmethod
     def spell(self, namespace: str, message: str) -> str:
-        """Return how the protocol writes the name of a method."""
+        """Return the protocol's spelling of a method."""
 
     @abstractmethod
     def spell_topic(self, *segments: str) -> str:
-        """Return how the protocol writes a topic."""
+        """Return the protocol's spelling of a topic."""
 
     @abstractmethod
     def disconnect(self) -> None:
-        """Be gone, without a word."""
+        """Disconnect without a goodbye."""
 
     @abstractmethod
     def reject(self, call: ReceivedMessage, text: str, reason: str = "refused") -> None:
-        """Say that a call was not run for this reason, which is `refused` or `bad arguments`."""
+        """Send a failure that means that the call did not run, because of `refused` or `bad arguments`."""
 
     @abstractmethod
-    def fail_with_details(self, call: ReceivedMessage, told: FailureDetails) -> FailureDetails:
-        """Let a call fail with all that can be said about it; return that."""
+    def fail_with_details(self, call: ReceivedMessage, details: FailureDetails) -> FailureDetails:
+        """Send a failure with all details that the protocol can express, and return these."""
 
     @abstractmethod
     def read_failure(self, failure: ReceivedMessage) -> FailureDetails:
-        """Return all that was said about a failure."""
+        """Return the details of a received failure."""
 
     @abstractmethod
     def write_bytes(self, data: bytes) -> object:
-        """Return how the protocol writes bytes within a body."""
+        """Return the protocol's form of bytes in a body."""
 
     @abstractmethod
     def read_bytes(self, value: Any) -> tuple[bytes, str]:  # noqa: ANN401  as the encoding has it
-        """Return bytes within a body, and how they were written: as our own, with another mark, or without one."""
+        """Return bytes in a body and their form: the protocol's own, another marker, or none."""
 
     def cancel(self, call_id: str) -> None:
-        """Say that an answer is not wanted any more; NotSupported if that cannot be said."""
-        raise NotSupported(f"{self.protocol} has no message that takes a call back")
+        """Cancel a call; NotSupported if the protocol has no message for it."""
+        raise NotSupported(f"{self.protocol} has no message to cancel a call")
 
     def stream_call(self, name: str, elements: Sequence[object]) -> str:
-        """Say a call with these elements as its argument, each by itself where that can be."""
+        """Send a call with these elements as its argument, streamed if possible."""
         return self.call(name, list(elements))
 
     def stream_answer(self, call: ReceivedMessage, elements: Sequence[object]) -> None:
-        """Answer with these elements, each by itself where that can be."""
+        """Send these elements as a result, streamed if possible."""
         self.answer(call, list(elements))
 
     async def publish_and_wait(self, topic: str, data: object, *, retain: bool = False) -> None:
-        """Publish, and know that it was taken."""
+        """Publish and wait for the response."""
         received = await self.wait_for_answer(self.publish(topic, data, retain=retain))
         assert received.kind == "result", received

@@ -1,6 +1,6 @@
-"""Peers that say and read their frames themselves, one class for each wire protocol, all with the same verbs.
+"""Raw peers that write and parse their own frames, one class per protocol, all with the same interface.
 
-They share no code with the hub: what they read is what the documents say, not what the hub believes.
+They share no code with the hub: they implement the specs, not the hub's interpretation of them.
 """
 
 import asyncio
@@ -31,7 +31,7 @@ _DIGITS: Final = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZ"
 
 
 class WebSocketRawPeer(RawPeer):
-    """One peer behind its handshake, on a WebSocket of its own."""
+    """A raw peer on its own WebSocket."""
 
     def __init__(self, place: Place, protocol: str, wire: WirePeer) -> None:
         super().__init__(protocol)
@@ -54,7 +54,7 @@ class WebSocketRawPeer(RawPeer):
 
 
 class UmqFamily(WebSocketRawPeer):
-    """What both dialects have in common."""
+    """The common part of both UMQ dialects."""
 
     between: str
     call_letter: str
@@ -143,28 +143,28 @@ class UmqFamily(WebSocketRawPeer):
         return ".".join(each.replace("%", "%25").replace(".", "%2E").replace("*", "%2A") for each in segments)
 
     def reject(self, call: ReceivedMessage, text: str, reason: str = "refused") -> None:
-        # UMQ36-a09: a hub never says `!` in UMQ36, but reads it from callees, as in UMQ.
+        # UMQ36-a09: a hub never sends `!` in UMQ36, but accepts it from callees, as in UMQ.
         self.refuse(call, f"{next(row[self.column][1:] for row in TABLE if row[0] == reason)} {text}")
 
-    def fail_with_details(self, call: ReceivedMessage, told: FailureDetails) -> FailureDetails:
-        self.fail(call, told.text)
-        return FailureDetails(told.text)
+    def fail_with_details(self, call: ReceivedMessage, details: FailureDetails) -> FailureDetails:
+        self.fail(call, details.text)
+        return FailureDetails(details.text)
 
     def read_failure(self, failure: ReceivedMessage) -> FailureDetails:
         return FailureDetails(str(failure.body))
 
     def announce(self, name: str, count: int) -> None:
-        """Say a call whose attachments do not come yet."""
+        """Send a call whose attachments are not sent yet."""
         call = f'["{name}"]' if self.call_letter == "C" else f"{name}{self.between}"
         number = self._next()
         self.wire.text(f"A{self._count(count)}{self.between}{self.call_letter}{number}{self.between}{call}")
 
     def refuse(self, call: ReceivedMessage, text: str) -> None:
-        """Say that a call was not run."""
+        """Send a failure that means that the call did not run."""
         self._send("!", call.id, text)
 
     def fail_attachment(self, text: str) -> None:
-        """Say why the next attachment does not come."""
+        """Send the error that replaces the next attachment."""
         self.wire.text(f"-{self.between}{text}")
 
     async def subscribe(self, topic: str, *, envelope: bool = False) -> str:
@@ -217,11 +217,11 @@ class Umq(UmqFamily):
     async def set(self, name: str, value: object) -> None:
         self._send("S", name, spelled(value))
 
-    def describe(self, asked: ReceivedMessage, methods: list[str]) -> None:
-        self._send("R", asked.id, "".join(f"M{each}\n" for each in methods))
+    def describe(self, request: ReceivedMessage, methods: list[str]) -> None:
+        self._send("R", request.id, "".join(f"M{each}\n" for each in methods))
 
-    def document(self, asked: ReceivedMessage, doc: str) -> None:
-        self._send("R", asked.id, f"D{doc}")
+    def document(self, request: ReceivedMessage, doc: str) -> None:
+        self._send("R", request.id, f"D{doc}")
 
     async def discover(self, name: str = "") -> dict[str, Any]:
         number = self._next()
@@ -325,13 +325,15 @@ class Lrpm(WebSocketRawPeer):
         return ".".join(escaped(each, "abcdefghijklmnopqrstuvwxyz0123456789") for each in segments)
 
     def reject(self, call: ReceivedMessage, text: str, reason: str = "refused") -> None:
-        # LRPM-a14: the hub's own uris mean nothing from a callee, which has others that say the same.
+        # LRPM-a14: the hub's uris have no meaning from a callee, which has equivalent ones.
         uri = next(row[4] for row in TABLE if row[0] == reason)
         self.error(call, uri.replace("hub.", "callee."), text)
 
-    def fail_with_details(self, call: ReceivedMessage, told: FailureDetails) -> FailureDetails:
-        self.error(call, told.name, told.data, {"text": told.text, "retry_after": int(told.retry_after * 1000)})
-        return FailureDetails(told.text, told.name, told.data, retry_after=told.retry_after)
+    def fail_with_details(self, call: ReceivedMessage, details: FailureDetails) -> FailureDetails:
+        self.error(
+            call, details.name, details.data, {"text": details.text, "retry_after": int(details.retry_after * 1000)}
+        )
+        return FailureDetails(details.text, details.name, details.data, retry_after=details.retry_after)
 
     def read_failure(self, failure: ReceivedMessage) -> FailureDetails:
         meta, is_text = failure.meta, "text" not in failure.meta
@@ -347,7 +349,7 @@ class Lrpm(WebSocketRawPeer):
         self._write([21, int(call_id), {}])
 
     def error(self, call: ReceivedMessage, uri: str, body: object, meta: Meta = NO_META) -> None:
-        """Let a call fail with an error of the callee's own."""
+        """Send a failure with an error of the callee's own."""
         self._write([20, 40, int(call.id), uri, body, meta])
 
     async def receive(self) -> ReceivedMessage:
@@ -380,7 +382,7 @@ class Lrpm(WebSocketRawPeer):
             )
         if kind == 21:
             return ReceivedMessage("cancel", str(fields[0]), meta=meta, raw=raw)
-        # RESULT has a body, PUBLISHED and SUBSCRIBED a number, UNSUBSCRIBED nothing.
+        # RESULT has a body, PUBLISHED and SUBSCRIBED have a number, UNSUBSCRIBED has neither.
         assert kind in {41, 62, 64, 66}, fields
         return ReceivedMessage(
             "result", str(fields[0]), "", fields[1] if len(fields) > 1 else None, attachments, meta, raw
@@ -427,7 +429,7 @@ class LrpmCbor(Lrpm):
 
 
 async def connect_raw_peer(place: Place, protocol: str) -> WebSocketRawPeer:
-    """A peer that speaks this protocol, behind its handshake."""
+    """Connect a raw peer of a protocol and complete its handshake."""
     match protocol:
         case "umq":
             return Umq(place, protocol, await place.umq())

@@ -1,4 +1,4 @@
-"""Everything between every two protocols, through a real hub: what happens is what docs/matrix.md says."""
+"""All features between all pairs of protocols through a real hub, compared with docs/matrix.md."""
 
 from collections.abc import Iterator
 
@@ -15,30 +15,30 @@ PROTOCOLS = matrix_page.PAGE.parents[1] / "src" / "fiveways" / "protocols"
 
 @pytest.fixture(scope="session")
 def loop() -> Iterator[EventLoopThread]:
-    """One hub for all tests of a process, and another one without patience."""
-    with event_loop_thread() as made:
-        yield made
+    """Run one hub for all tests of a process, and another one with short timeouts."""
+    with event_loop_thread() as loop_thread:
+        yield loop_thread
 
 
 @pytest.fixture(scope="session")
-def read_failure() -> dict[Cell, Outcome]:
-    """What the page says."""
+def documented() -> dict[Cell, Outcome]:
+    """Return the outcomes on the page."""
     return matrix_page.parse(matrix_page.PAGE.read_text(encoding="utf-8"))
 
 
 @pytest.mark.parametrize("cell", CELLS, ids=lambda cell: f"{cell[0]}-from-{cell[1]}-to-{cell[2]}")
-def test_what_happens_is_what_the_page_says(loop: EventLoopThread, told: dict[Cell, Outcome], cell: Cell) -> None:
-    assert matrix_page.observe(loop, cell) == told[cell]
+def test_observed_outcome_equals_the_page(loop: EventLoopThread, documented: dict[Cell, Outcome], cell: Cell) -> None:
+    assert matrix_page.observe(loop, cell) == documented[cell]
 
 
-def test_the_page_is_made_from_its_cells() -> None:
+def test_page_equals_its_rendered_cells() -> None:
     text = matrix_page.PAGE.read_text(encoding="utf-8")
     assert matrix_page.render(matrix_page.parse(text)) == text, (
         "run: python -m tests.conformance.bridges.matrix_page > docs/matrix.md"
     )
 
 
-def test_every_rule_that_a_note_names_is_told_by_the_page_of_its_protocol() -> None:
+def test_rules_in_notes_exist_in_the_protocol_pages() -> None:
     folders = {"UMQ36": "umq36", "UMQ1": "umq", "LRPM": "lrpm", "MQRPC": "mqtt_rpc", "NQ": "nq"}
     for note in NOTES.values():
         for rule in filter(None, note.clause.split(", ")):
@@ -48,6 +48,6 @@ def test_every_rule_that_a_note_names_is_told_by_the_page_of_its_protocol() -> N
                 assert rule in text or f"**{number}**" in text, rule
 
 
-def test_what_is_impossible_is_forbidden_by_a_clause(told: dict[Cell, Outcome]) -> None:
-    forbidden = {note for outcome in told.values() if outcome.verdict == "impossible" for note in outcome.notes}
+def test_impossible_outcomes_have_a_rule(documented: dict[Cell, Outcome]) -> None:
+    forbidden = {note for outcome in documented.values() if outcome.verdict == "impossible" for note in outcome.notes}
     assert [note for note in sorted(forbidden) if not NOTES[note].clause] == []

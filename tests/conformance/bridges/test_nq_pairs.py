@@ -1,7 +1,7 @@
-"""Does everything keep its meaning between NQ and each other protocol? Raw frames, a real hub, real sockets.
+"""Behaviour between NQ and each other protocol, with raw frames, a real hub and real sockets.
 
-NQ callers are promised an answer, so that they wait where others fail: that has tests of its own here. What all pairs
-have in common is in `test_crossing.py`.
+Requests of NQ callers are redelivered until answered, where calls in other protocols fail; these differences are tested
+here. `test_feature_matrix.py` has the common features of all pairs.
 """
 
 from collections.abc import AsyncIterator
@@ -23,7 +23,7 @@ from tests.conformance.bridges.test_protocol_pairs import (
     UMQ,
     VALUES,
     failed,
-    waiting,
+    with_timeout,
 )
 from tests.support.raw_peers import Place, hub
 
@@ -38,20 +38,20 @@ crossing = pytest.mark.parametrize(("one", "other"), PAIRS)
 
 
 class HubEnvironment:
-    """A hub, and those who came."""
+    """A hub and its peers."""
 
     def __init__(self, place: Place) -> None:
         self.place = place
         self.there: list[WebSocketRawPeer] = []
 
     async def peer(self, protocol: str) -> WebSocketRawPeer:
-        """Somebody comes in."""
+        """Connect a peer."""
         made = await (connect_nq(self.place) if protocol == "nq" else connect_raw_peer(self.place, protocol))
         self.there.append(made)
         return made
 
     async def two(self, one: str, other: str) -> tuple[WebSocketRawPeer, WebSocketRawPeer]:
-        """A caller, and a callee that offers a method."""
+        """Connect a caller and a callee, and register a method."""
         caller, callee = await self.peer(one), await self.peer(other)
         await callee.register(NAMES[other], doc=TEXT)
         return caller, callee
@@ -59,7 +59,7 @@ class HubEnvironment:
 
 @asynccontextmanager
 async def hall(limits: LimitSettings | None = None) -> AsyncIterator[HubEnvironment]:
-    """A hub whose guests have gone when it ends."""
+    """Run a hub and disconnect its peers at the end."""
     async with hub(Settings(SERVER, limits or LimitSettings())) as place:
         made = HubEnvironment(place)
         try:
@@ -77,7 +77,7 @@ def topic(protocol: str) -> str:
 
 
 @crossing
-@waiting
+@with_timeout
 async def test_calls_and_results_keep_their_values(one: str, other: str) -> None:
     async with hall() as there:
         caller, callee = await there.two(one, other)
@@ -91,21 +91,21 @@ async def test_calls_and_results_keep_their_values(one: str, other: str) -> None
 
 
 @crossing
-@waiting
-async def test_a_method_that_raises_was_run_and_keeps_its_text(one: str, other: str) -> None:
+@with_timeout
+async def test_exception_keeps_its_text_and_means_that_the_method_ran(one: str, other: str) -> None:
     async with hall() as there:
         caller, callee = await there.two(one, other)
         for text in ("I'm teapot", TEXT, "6 eggs", "7 not found", "a {1} b", "{", "hub.err.denied"):
             call_id = caller.call(NAMES[one])
             callee.fail(await callee.receive(), text)
-            # In UMQ 6 is the code of an unhandled exception, no part of its text.
-            said = text.removeprefix("6 ") if other in UMQ else text
-            assert failed(await caller.wait_for_answer(call_id)) == ("yes", "raised", said)
+            # In UMQ, 6 is the code of an unhandled exception, not a part of its text.
+            sent_text = text.removeprefix("6 ") if other in UMQ else text
+            assert failed(await caller.wait_for_answer(call_id)) == ("yes", "raised", sent_text)
 
 
 @crossing
-@waiting
-async def test_attachments_go_both_ways(one: str, other: str) -> None:
+@with_timeout
+async def test_attachments_are_delivered_in_both_directions(one: str, other: str) -> None:
     async with hall() as there:
         caller, callee = await there.two(one, other)
         call_id = caller.call(NAMES[one], TEXT, FILES)
@@ -117,8 +117,8 @@ async def test_attachments_go_both_ways(one: str, other: str) -> None:
 
 
 @pytest.mark.parametrize("other", OTHERS)
-@waiting
-async def test_a_callee_that_dies_leaves_the_request_to_the_next(other: str) -> None:
+@with_timeout
+async def test_request_of_lost_callee_goes_to_the_next_one(other: str) -> None:
     async with hall() as there:
         caller = await there.peer("nq")
         first, second = await there.peer("umq"), await there.peer(other)
@@ -136,8 +136,8 @@ async def test_a_callee_that_dies_leaves_the_request_to_the_next(other: str) -> 
 
 
 @pytest.mark.parametrize("one", PROTOCOLS)
-@waiting
-async def test_what_an_nq_callee_refuses_was_not_run(one: str) -> None:
+@with_timeout
+async def test_request_refused_by_nq_callee_did_not_run(one: str) -> None:
     async with hall() as there:
         caller, callee = await there.two(one, "nq")
         assert isinstance(callee, Nq)
@@ -151,8 +151,8 @@ async def test_what_an_nq_callee_refuses_was_not_run(one: str) -> None:
 
 
 @crossing
-@waiting
-async def test_publications_reach_those_who_named_the_topic_and_those_who_wrote_a_pattern(one: str, other: str) -> None:
+@with_timeout
+async def test_publications_reach_topic_and_pattern_subscribers(one: str, other: str) -> None:
     async with hall() as there:
         publisher, plain, wild = [await there.peer(each) for each in (one, other, other)]
         names = await plain.subscribe(topic(other)), await wild.subscribe(WILD[other])
@@ -166,8 +166,8 @@ async def test_publications_reach_those_who_named_the_topic_and_those_who_wrote_
 
 
 @crossing
-@waiting
-async def test_a_retained_value_is_the_first_event_and_a_closed_topic_the_last(one: str, other: str) -> None:
+@with_timeout
+async def test_retained_value_is_first_event_and_topic_end_is_last(one: str, other: str) -> None:
     async with hall() as there:
         publisher, reader = await there.peer(one), await there.peer(other)
         await publisher.wait_for_answer(publisher.publish(topic(one), {"new": 1.0}, retain=True))

@@ -1,7 +1,7 @@
-"""Does everything keep its meaning from each wire protocol to each other one? Raw frames, a real hub, real sockets.
+"""Behaviour between each ordered pair of four protocols, with raw frames, a real hub and real sockets.
 
-`one` asks and `other` answers, in all ordered pairs of the four protocols. `test_crossing.py` has one test for each
-feature and each pair of all protocols; here is what only some pairs can do, and the finer points.
+`one` is the protocol of the caller, `other` that of the callee. `test_feature_matrix.py` has one test for each feature
+and each pair of all protocols; this module tests features of some pairs, and details.
 """
 
 import asyncio
@@ -40,17 +40,17 @@ RAN: Final = {row[0]: row[1] for row in TABLE}
 BALANCE: Final = {"umq": "Account:getBalance", "umq36": "Account.getBalance"} | dict.fromkeys(
     LRPM, "account.get_balance"
 )
-"""The same method, as each protocol would write it."""
+"""The same method in the spelling of each protocol."""
 TEXT: Final = 'žluťoučký kůň 😀 \u2028 \x00 "quoted" back\\slash\nline'
 
 
-def crossing(callers: tuple[str, ...] = PROTOCOLS, callees: tuple[str, ...] = PROTOCOLS) -> pytest.MarkDecorator:
-    """All ordered pairs."""
+def protocol_pairs(callers: tuple[str, ...] = PROTOCOLS, callees: tuple[str, ...] = PROTOCOLS) -> pytest.MarkDecorator:
+    """Return a parametrization with all ordered pairs."""
     return pytest.mark.parametrize(("one", "other"), [(one, other) for one in callers for other in callees])
 
 
-def waiting(test: Callable[P, Coroutine[object, object, None]]) -> Callable[P, None]:
-    """Run a coroutine as a test, which must not take long."""
+def with_timeout(test: Callable[P, Coroutine[object, object, None]]) -> Callable[P, None]:
+    """Run a coroutine as a test with a timeout."""
 
     @functools.wraps(test)
     def run(*args: P.args, **kwargs: P.kwargs) -> None:
@@ -60,14 +60,14 @@ def waiting(test: Callable[P, Coroutine[object, object, None]]) -> Callable[P, N
 
 
 SERVER: Final = ServerSettings(port=0, drain_timeout=0.02)
-"""Many tests leave calls open."""
+"""Without a drain time, because many tests leave calls open."""
 
 
 @asynccontextmanager
-async def two(
+async def connect_pair(
     one: str, other: str, *, max_text: int = 1 << 20, max_pending: int = 4096, patience: float = 30.0
 ) -> AsyncIterator[tuple[WebSocketRawPeer, WebSocketRawPeer]]:
-    """A caller, and a callee that offers account.get_balance."""
+    """Connect a caller, and a callee that registers account.get_balance."""
     limits = LimitSettings(max_text=max_text, max_pending=max_pending)
     async with hub(Settings(SERVER, limits, CallSettings(patience))) as place:
         caller, callee = await connect_raw_peer(place, one), await connect_raw_peer(place, other)
@@ -78,7 +78,7 @@ async def two(
 async def start_call(
     caller: WebSocketRawPeer, callee: WebSocketRawPeer, body: object = None, meta: Meta = NO_META
 ) -> tuple[str, ReceivedMessage]:
-    """A call that has arrived: its id for the caller, and what the callee heard."""
+    """Send a call; return its id for the caller, and the call as the callee received it."""
     call_id = caller.call(BALANCE[caller.protocol], body, meta=meta)
     received = await callee.receive()
     assert (received.kind, received.name) == ("call", BALANCE[callee.protocol])
@@ -86,7 +86,7 @@ async def start_call(
 
 
 async def both_ways(caller: WebSocketRawPeer, callee: WebSocketRawPeer, body: object) -> tuple[object, object]:
-    """A body as the callee hears it, and as the caller hears it when it is sent back."""
+    """Return a body as the callee receives it, and as the caller receives it in the result."""
     call_id, received = await start_call(caller, callee, body)
     callee.answer(received, received.body)
     answer = await caller.wait_for_answer(call_id)
@@ -95,17 +95,17 @@ async def both_ways(caller: WebSocketRawPeer, callee: WebSocketRawPeer, body: ob
 
 
 def failed(received: ReceivedMessage) -> tuple[str, str, object]:
-    """What is known of a call that failed: was it run, which row of the table is it, and what is there to read."""
+    """Return whether the method of a failed call ran, the reason, and the text."""
     assert received.kind == "failure", received
     return RAN[received.name], received.name, received.body
 
 
 async def first_of(*speakers: WebSocketRawPeer) -> ReceivedMessage:
-    """What comes first, to any of them."""
-    tasks = [asyncio.ensure_future(each.receive()) for each in speakers]
-    done, others = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
-    for each in others:
-        each.cancel()
+    """Return the first message that any of the peers receives."""
+    tasks = [asyncio.ensure_future(peer.receive()) for peer in speakers]
+    done, pending = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+    for peer in pending:
+        peer.cancel()
     (received,) = done
     return received.result()
 
@@ -129,31 +129,31 @@ VALUES: Final = [
 ]
 
 
-@crossing()
-@waiting
+@protocol_pairs()
+@with_timeout
 async def test_calls_and_results_keep_their_values(one: str, other: str) -> None:
-    async with two(one, other) as (caller, callee):
+    async with connect_pair(one, other) as (caller, callee):
         for value in VALUES:
-            # By repr, for -0.0 is not 0, and 1 is not 1.0.
+            # Compared by repr, because -0.0 == 0 and 1 == 1.0.
             assert repr(await both_ways(caller, callee, value)) == repr((value, value))
 
 
 @pytest.mark.parametrize("one", PROTOCOLS)
-@waiting
-async def test_what_json_lacks_is_marked_on_its_way_and_unmarked_on_its_way_back(one: str) -> None:
+@with_timeout
+async def test_values_without_json_form_are_marked_and_unmarked(one: str) -> None:
     marked = {"$base64": "AP8="}, {"$number": "NaN"}, {"$number": "-Infinity"}, {"$$base64": "AP8="}, {"$$number": 1}
     real = b"\x00\xff", math.nan, -math.inf, {"$base64": "AP8="}, {"$number": 1}
-    async with two(one, "lrpm-cbor") as (caller, callee), two("lrpm-cbor", one) as (cbor, peer):
+    async with connect_pair(one, "lrpm-cbor") as (caller, callee), connect_pair("lrpm-cbor", one) as (cbor, peer):
         for mark, value in zip(marked, real, strict=True):
             there = value if one == "lrpm-cbor" else mark
             assert repr(await both_ways(caller, callee, there)) == repr((value, there))
             assert repr(await both_ways(cbor, peer, value)) == repr((there, value))
 
 
-@crossing(("lrpm-cbor",))
-@waiting
-async def test_what_only_cbor_has_becomes_what_all_have(one: str, other: str) -> None:
-    async with two(one, other) as (caller, callee):
+@protocol_pairs(("lrpm-cbor",))
+@with_timeout
+async def test_cbor_specific_values_are_converted(one: str, other: str) -> None:
+    async with connect_pair(one, other) as (caller, callee):
         noon = datetime(2024, 2, 29, 12, tzinfo=UTC)
         for value, expected in (
             (cbor2.undefined, None),
@@ -167,19 +167,19 @@ async def test_what_only_cbor_has_becomes_what_all_have(one: str, other: str) ->
             assert failed(await caller.call_and_wait(BALANCE[one], {1: 2, "1": 3}))[:2] == ("no", "bad arguments")
 
 
-@crossing(("umq", "umq36", "lrpm-json"), ("lrpm-cbor",))
-@waiting
-async def test_a_marker_that_marks_nothing_fails_its_call_alone(one: str, other: str) -> None:
-    async with two(one, other) as (caller, callee):
+@protocol_pairs(("umq", "umq36", "lrpm-json"), ("lrpm-cbor",))
+@with_timeout
+async def test_invalid_marker_fails_only_its_call(one: str, other: str) -> None:
+    async with connect_pair(one, other) as (caller, callee):
         assert failed(await caller.call_and_wait(BALANCE[one], {"$base64": "?"}))[:2] == ("no", "bad arguments")
         await caller.check_alive()
         await callee.check_alive()
 
 
-@crossing()
-@waiting
-async def test_what_is_nested_too_deeply_is_a_text_or_ends_at_its_sender(one: str, other: str) -> None:
-    async with two(one, other) as (caller, callee):
+@protocol_pairs()
+@with_timeout
+async def test_deeply_nested_body_is_a_text_or_is_refused(one: str, other: str) -> None:
+    async with connect_pair(one, other) as (caller, callee):
         deep = [nested(128)]
         caller.call(BALANCE[one], deep)
         received = await first_of(callee, caller)
@@ -192,11 +192,11 @@ async def test_what_is_nested_too_deeply_is_a_text_or_ends_at_its_sender(one: st
         await callee.check_alive()
 
 
-@crossing()
-@waiting
-async def test_a_body_near_the_longest_text_passes_or_is_refused_and_ends_no_session(one: str, other: str) -> None:
+@protocol_pairs()
+@with_timeout
+async def test_body_near_the_limit_passes_or_fails_without_ending_a_session(one: str, other: str) -> None:
     most = 3000
-    async with two(one, other, max_text=most) as (caller, callee):
+    async with connect_pair(one, other, max_text=most) as (caller, callee):
         for size in (most - 200, most - 50):
             call_id = caller.call(BALANCE[one], "x" * size)
             received = await first_of(callee, caller)
@@ -210,35 +210,35 @@ async def test_a_body_near_the_longest_text_passes_or_is_refused_and_ends_no_ses
             await callee.check_alive()
 
 
-@crossing(("umq", "lrpm-cbor"), ("umq36", "lrpm-json"))
-@waiting
-async def test_a_body_that_grows_on_its_way_fails_as_too_large(one: str, other: str) -> None:
-    async with two(one, other, max_text=3000) as (caller, _):
+@protocol_pairs(("umq", "lrpm-cbor"), ("umq36", "lrpm-json"))
+@with_timeout
+async def test_body_that_grows_above_the_limit_fails_as_too_large(one: str, other: str) -> None:
+    async with connect_pair(one, other, max_text=3000) as (caller, _):
         assert failed(await caller.call_and_wait(BALANCE[one], '"' * 2900))[:2] == ("no", "too large")
 
 
-@crossing(("umq36", "lrpm-json"), ("umq", "lrpm-cbor"))
-@waiting
-async def test_an_answer_that_is_too_large_for_the_caller_was_run_all_the_same(one: str, other: str) -> None:
-    async with two(one, other, max_text=3000) as (caller, callee):
+@protocol_pairs(("umq36", "lrpm-json"), ("umq", "lrpm-cbor"))
+@with_timeout
+async def test_result_too_large_for_the_caller_means_that_the_method_ran(one: str, other: str) -> None:
+    async with connect_pair(one, other, max_text=3000) as (caller, callee):
         call_id, received = await start_call(caller, callee)
         callee.answer(received, "\x00" * 2900)
         answer = await caller.wait_for_answer(call_id)
-        # A text is a result's whole payload in umq36, so that nothing grows there.
+        # A text is the whole payload of a result in umq36, so it does not grow.
         assert answer.kind == "result" if one == "umq36" else failed(answer)[:2] == ("yes", "raised")
 
 
 # Names.
 
 
-@crossing()
-@waiting
-async def test_a_name_is_one_in_each_spelling_and_the_callee_sees_its_own(one: str, other: str) -> None:
+@protocol_pairs()
+@with_timeout
+async def test_callee_receives_its_own_spelling_of_a_name(one: str, other: str) -> None:
     written = {
         "umq": ("Account:getBalance", "account.get_balance", "Account:Get-Balance"),
         "umq36": ("Account.getBalance", "account:get_balance", "account.get balance"),
     } | dict.fromkeys(LRPM, ("account.get_balance",))
-    async with two(one, other) as (caller, callee):
+    async with connect_pair(one, other) as (caller, callee):
         for name in written[one]:
             call_id = caller.call(name)
             received = await callee.receive()
@@ -247,10 +247,10 @@ async def test_a_name_is_one_in_each_spelling_and_the_callee_sees_its_own(one: s
             await caller.wait_for_answer(call_id)
 
 
-@crossing()
-@waiting
-async def test_those_who_share_a_method_take_turns(one: str, other: str) -> None:
-    async with two(one, other) as (caller, first):
+@protocol_pairs()
+@with_timeout
+async def test_callees_of_a_shared_method_alternate(one: str, other: str) -> None:
+    async with connect_pair(one, other) as (caller, first):
         second = await connect_raw_peer(caller.place, one)
         await second.register(BALANCE[one])
         for callee in (first, second) * 2:
@@ -260,8 +260,8 @@ async def test_those_who_share_a_method_take_turns(one: str, other: str) -> None
 
 
 @pytest.mark.parametrize("one", PROTOCOLS)
-@waiting
-async def test_peer_with_permission_shares_a_method_with_an_application_in_the_hub(one: str) -> None:
+@with_timeout
+async def test_permitted_peer_shares_a_method_with_a_hub_application(one: str) -> None:
     app = App()
     app.method("math.add")(lambda: None)
     worker = IdentitySettings("worker", token=Secret("of-worker"), offer=("math.*",))
@@ -275,11 +275,11 @@ async def test_peer_with_permission_shares_a_method_with_an_application_in_the_h
             await peer.value(peer.builtin("unregister"), {"name": name})
 
 
-@crossing()
-@waiting
-async def test_discovery_lists_and_explains_in_the_spelling_of_who_asks(one: str, other: str) -> None:
+@protocol_pairs()
+@with_timeout
+async def test_discovery_uses_the_spelling_of_the_caller(one: str, other: str) -> None:
     usual = {"umq": "account:get_balance"}.get(one, "account.get_balance")
-    async with two(one, other) as (caller, _):
+    async with connect_pair(one, other) as (caller, _):
         is_same = one == other or {one, other} == set(LRPM)
         listed = await caller.discover()
         assert listed["methods"] == [BALANCE[other] if is_same else usual]
@@ -295,7 +295,7 @@ BUY: Final = {"umq": "buyNow", "umq36": "buyNow"} | dict.fromkeys(LRPM, "buy_now
 
 
 async def listed_by(callee: WebSocketRawPeer, caller: WebSocketRawPeer) -> object:
-    """Let the caller ask for the callee's own list; it is forwarded, and answered with one method."""
+    """Forward a discovery of the caller to the callee, and answer it with one method."""
     request = asyncio.ensure_future(caller.discover(ROUTE[caller.protocol]))
     received = await callee.receive()
     assert (received.kind, received.name) == ("discover", "")
@@ -303,26 +303,26 @@ async def listed_by(callee: WebSocketRawPeer, caller: WebSocketRawPeer) -> objec
     return await request
 
 
-def is_looked_at(protocol: str) -> bool:
-    """Whether the hub asks who offers a route for its list."""
+def asks_for_lists(protocol: str) -> bool:
+    """Return whether the hub asks callees with a route for their lists."""
     return protocol_traits(registry.load(protocol)).lists_routes
 
 
-async def looked_at(callee: WebSocketRawPeer) -> None:
-    """Let the hub have the list of a callee that has offered a route, where it asks for it."""
-    if is_looked_at(callee.protocol):
+async def answer_discovery(callee: WebSocketRawPeer) -> None:
+    """Answer the discovery of the hub to a callee with a route, in protocols with one."""
+    if asks_for_lists(callee.protocol):
         received = await callee.receive()
         assert (received.kind, received.name) == ("discover", "")
         callee.describe(received, [BUY[callee.protocol]])
         await callee.check_alive()
 
 
-@crossing()
-@waiting
-async def test_a_route_takes_what_is_below_it_and_is_asked_for_its_list(one: str, other: str) -> None:
-    async with two(one, other) as (caller, callee):
+@protocol_pairs()
+@with_timeout
+async def test_route_receives_calls_and_discovery_below_it(one: str, other: str) -> None:
+    async with connect_pair(one, other) as (caller, callee):
         await callee.register(ROUTE[other])
-        await looked_at(callee)
+        await answer_discovery(callee)
         is_same = one == other or {one, other} == set(LRPM)
         assert await listed_by(callee, caller) == {"methods": [BUY[other] if is_same else "buy_now"], "routes": []}
         call_id = caller.call(ROUTE[one] + BUY[one], [1, 2])
@@ -339,22 +339,20 @@ async def test_a_route_takes_what_is_below_it_and_is_asked_for_its_list(one: str
         owner = await connect_raw_peer(caller.place, other)
         await owner.register(ROUTE[other] + BUY[other])
         await owner.register(ROUTE[other] + ROUTE[other])
-        await looked_at(owner)
+        await answer_discovery(owner)
         for name, expected in ((BUY, ROUTE[other] + BUY[other]), ({one: ROUTE[one] + "x"}, "x")):
             caller.call(ROUTE[one] + name[one])
             assert (await owner.receive()).name == expected
 
 
-@crossing()
-@waiting
-async def test_a_method_below_a_route_is_written_as_its_peer_lists_it_without_anybody_having_asked(
-    one: str, other: str
-) -> None:
-    # Only where `?` is part of the protocol the hub asks; elsewhere a name comes as its caller wrote it.
-    expected = BUY[other] if is_looked_at(other) or one in UMQ else BUY[one]
-    async with two(one, other) as (caller, callee):
+@protocol_pairs()
+@with_timeout
+async def test_method_below_a_route_has_the_spelling_of_its_callee(one: str, other: str) -> None:
+    # The hub only asks in protocols with `?`; in others a name has the spelling of the caller.
+    expected = BUY[other] if asks_for_lists(other) or one in UMQ else BUY[one]
+    async with connect_pair(one, other) as (caller, callee):
         await callee.register(ROUTE[other])
-        await looked_at(callee)
+        await answer_discovery(callee)
         caller.call(ROUTE[one] + BUY[one])
         assert (await callee.receive()).name == expected
 
@@ -362,47 +360,47 @@ async def test_a_method_below_a_route_is_written_as_its_peer_lists_it_without_an
 # Failures.
 
 
-@crossing()
-@waiting
-async def test_a_method_that_raises_was_run_and_keeps_its_text(one: str, other: str) -> None:
-    async with two(one, other) as (caller, callee):
+@protocol_pairs()
+@with_timeout
+async def test_exception_keeps_its_text_and_means_that_the_method_ran(one: str, other: str) -> None:
+    async with connect_pair(one, other) as (caller, callee):
         for text in ("I'm teapot", TEXT, "6 eggs", "7 not found", "9 lives", "10", "hub.err.denied", "", " "):
             call_id, received = await start_call(caller, callee)
             callee.fail(received, text)
             ran, reason, told = failed(await caller.wait_for_answer(call_id))
-            # In UMQ 6 is the code of an unhandled exception, no part of its text.
+            # In UMQ, 6 is the code of an unhandled exception, not a part of its text.
             said = text.removeprefix("6 ") if other in UMQ else text
             assert (ran, reason, told) == ("yes", "raised", said or ("raised" if one in UMQ else None))
 
 
-@crossing(callers=UMQ, callees=UMQ)
-@waiting
-async def test_code_of_an_unhandled_exception_stands_once_before_its_text(one: str, other: str) -> None:
-    async with two(one, other) as (caller, callee):
+@protocol_pairs(callers=UMQ, callees=UMQ)
+@with_timeout
+async def test_code_of_unhandled_exception_appears_once(one: str, other: str) -> None:
+    async with connect_pair(one, other) as (caller, callee):
         call_id, received = await start_call(caller, callee)
         callee.fail(received, "6 Error: thrown")
         assert isinstance(caller, UmqFamily)
         assert (await caller.wait_for_answer(call_id)).raw == f"E{call_id}{caller.between}6 Error: thrown"
 
 
-@crossing(callees=LRPM)
-@waiting
-async def test_uri_of_the_hub_from_a_callee_is_an_error_of_its_own(one: str, other: str) -> None:
-    """It may pass on how a call of its own ended, after it ran."""
-    async with two(one, other) as (caller, callee):
+@protocol_pairs(callees=LRPM)
+@with_timeout
+async def test_hub_uri_from_a_callee_is_an_application_error(one: str, other: str) -> None:
+    """Check a uri that may be the outcome of the callee's own call, after the method ran."""
+    async with connect_pair(one, other) as (caller, callee):
         call_id, received = await start_call(caller, callee)
         assert isinstance(callee, Lrpm)
         callee.error(received, "hub.err.bad_arguments", TEXT)
         assert failed(await caller.wait_for_answer(call_id)) == ("yes", "raised", TEXT)
 
 
-@crossing(callees=LRPM)
+@protocol_pairs(callees=LRPM)
 @pytest.mark.parametrize(
     ("body", "meta"), [(None, {}), ({"need": 5}, {}), ("more", {"text": "no funds", "retry_after": 1500})]
 )
-@waiting
-async def test_an_error_of_the_callees_own_keeps_its_uri(one: str, other: str, body: object, meta: Meta) -> None:
-    async with two(one, other) as (caller, callee):
+@with_timeout
+async def test_application_error_keeps_its_uri(one: str, other: str, body: object, meta: Meta) -> None:
+    async with connect_pair(one, other) as (caller, callee):
         call_id, received = await start_call(caller, callee)
         assert isinstance(callee, Lrpm)
         callee.error(received, "bank.err.no_funds", body, meta)
@@ -414,10 +412,10 @@ async def test_an_error_of_the_callees_own_keeps_its_uri(one: str, other: str, b
             assert answer.body != "raised"
 
 
-@crossing(callees=UMQ)
-@waiting
-async def test_a_callee_that_says_that_it_did_not_run_a_method_is_believed(one: str, other: str) -> None:
-    async with two(one, other) as (caller, callee):
+@protocol_pairs(callees=UMQ)
+@with_timeout
+async def test_not_run_error_of_a_callee_is_accepted(one: str, other: str) -> None:
+    async with connect_pair(one, other) as (caller, callee):
         assert isinstance(callee, UmqFamily)
         for reason, ran, *codes in TABLE:
             if ran == "no":
@@ -429,29 +427,29 @@ async def test_a_callee_that_says_that_it_did_not_run_a_method_is_believed(one: 
         assert failed(await caller.wait_for_answer(call_id))[:2] == ("no", "no callee is available")
 
 
-@crossing()
-@waiting
-async def test_a_method_that_nobody_offers_was_not_run(one: str, other: str) -> None:
-    async with two(one, other) as (caller, callee):
+@protocol_pairs()
+@with_timeout
+async def test_unregistered_method_did_not_run(one: str, other: str) -> None:
+    async with connect_pair(one, other) as (caller, callee):
         assert failed(await caller.call_and_wait("no.such"))[:2] == ("no", "no such method")
         await callee.value(callee.builtin("unregister"), {"name": BALANCE[other]})
         assert failed(await caller.call_and_wait(BALANCE[one]))[:2] == ("no", "no callee is available")
 
 
-@crossing()
-@waiting
-async def test_a_callee_that_dies_in_mid_call_leaves_it_lost(one: str, other: str) -> None:
-    async with two(one, other) as (caller, callee):
+@protocol_pairs()
+@with_timeout
+async def test_call_of_disconnected_callee_is_lost(one: str, other: str) -> None:
+    async with connect_pair(one, other) as (caller, callee):
         call_id, _ = await start_call(caller, callee)
         callee.wire.leave()
         assert failed(await caller.wait_for_answer(call_id))[:2] == ("unknown", "lost")
         assert failed(await caller.call_and_wait(BALANCE[one]))[:2] == ("no", "no callee is available")
 
 
-@crossing()
-@waiting
-async def test_the_hub_ends_a_call_in_time_and_drops_the_late_answer(one: str, other: str) -> None:
-    async with two(one, other, patience=0.03) as (caller, callee):
+@protocol_pairs()
+@with_timeout
+async def test_call_times_out_and_late_result_is_dropped(one: str, other: str) -> None:
+    async with connect_pair(one, other, patience=0.03) as (caller, callee):
         call_id, received = await start_call(caller, callee)
         assert received.meta.get("timeout") == (30 if other in LRPM else None)
         assert failed(await caller.wait_for_answer(call_id))[:2] == ("unknown", "timeout")
@@ -462,10 +460,10 @@ async def test_the_hub_ends_a_call_in_time_and_drops_the_late_answer(one: str, o
         await caller.check_alive()
 
 
-@crossing(callers=LRPM)
-@waiting
-async def test_a_cancelled_call_ends_at_once_and_once(one: str, other: str) -> None:
-    async with two(one, other) as (caller, callee):
+@protocol_pairs(callers=LRPM)
+@with_timeout
+async def test_cancelled_call_ends_at_once_and_only_once(one: str, other: str) -> None:
+    async with connect_pair(one, other) as (caller, callee):
         call_id, received = await start_call(caller, callee, meta={"timeout": 5000, "traceparent": "00-1-2-01"})
         if other in LRPM:
             assert received.meta == {"timeout": 5000, "traceparent": "00-1-2-01"}
@@ -482,10 +480,10 @@ async def test_a_cancelled_call_ends_at_once_and_once(one: str, other: str) -> N
         await caller.check_alive()
 
 
-@crossing(callers=("lrpm-json",))
-@waiting
-async def test_a_callee_that_never_answers_can_be_called_again(one: str, other: str) -> None:
-    async with two(one, other, max_pending=3) as (caller, _):
+@protocol_pairs(callers=("lrpm-json",))
+@with_timeout
+async def test_callee_that_never_answers_can_be_called_again(one: str, other: str) -> None:
+    async with connect_pair(one, other, max_pending=3) as (caller, _):
         ends = [failed(await caller.call_and_wait(BALANCE[one], meta={"timeout": 5}))[1] for _ in range(5)]
         assert ends == ["timeout"] * 5
 
@@ -507,7 +505,7 @@ def streaming() -> App:
 
 
 async def parts_of(caller: WebSocketRawPeer, call_id: str) -> tuple[list[object], ReceivedMessage]:
-    """All elements of a streamed answer, and what ended it."""
+    """Return all elements of a streamed result and the message that ended it."""
     parts: list[object] = []
     while True:
         received = await caller.wait_for_answer(call_id)
@@ -518,8 +516,8 @@ async def parts_of(caller: WebSocketRawPeer, call_id: str) -> tuple[list[object]
 
 
 @pytest.mark.parametrize("one", PROTOCOLS)
-@waiting
-async def test_a_generator_streams_to_who_asks_for_parts_and_gives_others_one_array(one: str) -> None:
+@with_timeout
+async def test_generator_is_streamed_on_request_and_else_one_array(one: str) -> None:
     async with hub(app=streaming()) as place:
         caller = await connect_raw_peer(place, one)
         for number in range(3):
@@ -538,10 +536,10 @@ async def test_a_generator_streams_to_who_asks_for_parts_and_gives_others_one_ar
             )
 
 
-@crossing(callees=LRPM)
-@waiting
-async def test_parts_are_passed_on_or_collected(one: str, other: str) -> None:
-    async with two(one, other) as (caller, callee):
+@protocol_pairs(callees=LRPM)
+@with_timeout
+async def test_parts_are_forwarded_or_collected(one: str, other: str) -> None:
+    async with connect_pair(one, other) as (caller, callee):
         await callee.register("tail.log", kind="server")
         ends: list[Meta] = [{"last": True}, {"last": True, "empty": True}]
         for end in ends:
@@ -559,10 +557,10 @@ async def test_parts_are_passed_on_or_collected(one: str, other: str) -> None:
                     assert (await caller.wait_for_answer(call_id)).body == expected
 
 
-@crossing(callees=LRPM)
-@waiting
-async def test_a_callee_that_dies_in_mid_stream_leaves_the_call_lost(one: str, other: str) -> None:
-    async with two(one, other) as (caller, callee):
+@protocol_pairs(callees=LRPM)
+@with_timeout
+async def test_stream_of_disconnected_callee_is_lost(one: str, other: str) -> None:
+    async with connect_pair(one, other) as (caller, callee):
         await callee.register("tail.log", kind="server")
         call_id = caller.call("tail.log")
         callee.answer(await callee.receive(), 1, meta={"part": 1})
@@ -571,10 +569,10 @@ async def test_a_callee_that_dies_in_mid_stream_leaves_the_call_lost(one: str, o
         assert failed(await caller.wait_for_answer(call_id))[:2] == ("unknown", "lost")
 
 
-@crossing(callees=LRPM)
-@waiting
-async def test_progress_goes_to_who_asks_for_it_and_is_no_part_of_the_result(one: str, other: str) -> None:
-    async with two(one, other) as (caller, callee):
+@protocol_pairs(callees=LRPM)
+@with_timeout
+async def test_progress_is_delivered_on_request_apart_from_the_result(one: str, other: str) -> None:
+    async with connect_pair(one, other) as (caller, callee):
         for asked in (NO_META, {"progress": True}) if one in LRPM else (NO_META,):
             call_id, received = await start_call(caller, callee, meta=asked)
             callee.answer(received, 50, meta={"progress": True, "text": TEXT})
@@ -593,9 +591,9 @@ WRITTEN: Final = dict.fromkeys(UMQ, "sensors.čidlo 1.Heat_%25") | dict.fromkeys
 WILD: Final = dict.fromkeys(UMQ, "sensors.*.Heat_%25") | dict.fromkeys(LRPM, "sensors.*.__48eat__5f__25")
 
 
-@crossing()
-@waiting
-async def test_publications_reach_those_who_named_the_topic_and_those_who_wrote_a_pattern(one: str, other: str) -> None:
+@protocol_pairs()
+@with_timeout
+async def test_publications_reach_topic_and_pattern_subscribers(one: str, other: str) -> None:
     async with hub(Settings(SERVER)) as place:
         publisher, plain, wild = [await connect_raw_peer(place, each) for each in (one, other, other)]
         names = await plain.subscribe(WRITTEN[other]), await wild.subscribe(WILD[other])
@@ -606,7 +604,7 @@ async def test_publications_reach_those_who_named_the_topic_and_those_who_wrote_
                 event = await subscriber.receive()
                 assert repr((event.kind, event.name, event.body)) == repr(("event", name, value))
                 assert event.meta == ({"topic": WRITTEN[other]} if other in LRPM else {})
-        # `*` does not cross a segment, nor match none.
+        # `*` matches within one segment, and at least one character.
         for topic in ("sensors.a.b.__48eat__5f__25", "sensors.__48eat__5f__25", "sensors.a.heat"):
             stranger = await connect_raw_peer(place, "lrpm-json")
             await stranger.wait_for_answer(stranger.publish(topic, 1))
@@ -614,7 +612,7 @@ async def test_publications_reach_those_who_named_the_topic_and_those_who_wrote_
 
 
 @pytest.mark.parametrize("one", PROTOCOLS)
-@waiting
+@with_timeout
 async def test_subscribers_of_all_protocols_get_each_publication_once(one: str) -> None:
     async with hub(Settings(SERVER)) as place:
         readers = [await connect_raw_peer(place, each) for each in PROTOCOLS * 2]
@@ -629,9 +627,9 @@ async def test_subscribers_of_all_protocols_get_each_publication_once(one: str) 
             await reader.check_alive()
 
 
-@crossing()
-@waiting
-async def test_an_envelope_tells_the_topic_in_the_spelling_of_its_reader(one: str, other: str) -> None:
+@protocol_pairs()
+@with_timeout
+async def test_envelope_has_the_topic_in_the_spelling_of_the_subscriber(one: str, other: str) -> None:
     async with hub(Settings(SERVER)) as place:
         publisher, reader = await connect_raw_peer(place, one), await connect_raw_peer(place, other)
         await reader.subscribe(WILD[other], envelope=True)
@@ -639,9 +637,9 @@ async def test_an_envelope_tells_the_topic_in_the_spelling_of_its_reader(one: st
         assert (await reader.receive()).body == {"topic": WRITTEN[other], "data": [TEXT]}
 
 
-@crossing()
-@waiting
-async def test_a_retained_value_is_the_first_event_until_it_is_taken_back(one: str, other: str) -> None:
+@protocol_pairs()
+@with_timeout
+async def test_retained_value_is_the_first_event_until_removed(one: str, other: str) -> None:
     async with hub(Settings(SERVER)) as place:
         publisher, early, late = [await connect_raw_peer(place, each) for each in (one, other, other)]
         await early.subscribe(WRITTEN[other])
@@ -657,9 +655,9 @@ async def test_a_retained_value_is_the_first_event_until_it_is_taken_back(one: s
         await last.check_alive()
 
 
-@crossing()
-@waiting
-async def test_a_closed_topic_ends_for_its_subscribers(one: str, other: str) -> None:
+@protocol_pairs()
+@with_timeout
+async def test_closed_topic_ends_subscriptions(one: str, other: str) -> None:
     async with hub(Settings(SERVER)) as place:
         publisher, subscriber = await connect_raw_peer(place, one), await connect_raw_peer(place, other)
         name = await subscriber.subscribe(WRITTEN[other])
@@ -670,10 +668,10 @@ async def test_a_closed_topic_ends_for_its_subscribers(one: str, other: str) -> 
         await subscriber.check_alive()
 
 
-@crossing(("umq", "lrpm-cbor"), ("lrpm-json",))
-@waiting
-async def test_an_event_that_cannot_be_said_is_counted_as_missed(one: str, other: str) -> None:
-    async with two(one, other, max_text=3000) as (publisher, subscriber):
+@protocol_pairs(("umq", "lrpm-cbor"), ("lrpm-json",))
+@with_timeout
+async def test_unsendable_event_is_counted_as_missed(one: str, other: str) -> None:
+    async with connect_pair(one, other, max_text=3000) as (publisher, subscriber):
         await subscriber.subscribe("a.b")
         if one == "umq":
             await publisher.value("hub:publish", "a.b\n" + '"' * 2900)
@@ -687,13 +685,13 @@ async def test_an_event_that_cannot_be_said_is_counted_as_missed(one: str, other
 # Attachments.
 
 FILES: Final = (b"", b"\x00\xff" * 50, *(bytes([number]) for number in range(36)))
-"""More than a digit of base 36 can count."""
+"""More than one base-36 digit can count."""
 
 
-@crossing()
-@waiting
-async def test_attachments_go_both_ways(one: str, other: str) -> None:
-    async with two(one, other) as (caller, callee):
+@protocol_pairs()
+@with_timeout
+async def test_attachments_are_delivered_in_both_directions(one: str, other: str) -> None:
+    async with connect_pair(one, other) as (caller, callee):
         call_id = caller.call(BALANCE[one], TEXT, FILES)
         received = await callee.receive()
         assert (received.body, received.attachments) == (TEXT, FILES)
@@ -702,9 +700,9 @@ async def test_attachments_go_both_ways(one: str, other: str) -> None:
         assert (answer.body, answer.attachments) == ({"n": 1}, FILES[::-1])
 
 
-@crossing()
-@waiting
-async def test_attachments_of_events_reach_every_subscription(one: str, other: str) -> None:
+@protocol_pairs()
+@with_timeout
+async def test_attachments_of_events_reach_all_subscriptions(one: str, other: str) -> None:
     async with hub(Settings(SERVER)) as place:
         publisher, subscriber = await connect_raw_peer(place, one), await connect_raw_peer(place, other)
         names = {await subscriber.subscribe("a.b"), await subscriber.subscribe("a.*")}
@@ -718,10 +716,10 @@ async def test_attachments_of_events_reach_every_subscription(one: str, other: s
         )
 
 
-@crossing(callers=UMQ)
-@waiting
-async def test_an_attachment_that_fails_says_why_and_one_of_a_dead_source_fails(one: str, other: str) -> None:
-    async with two(one, other) as (caller, callee):
+@protocol_pairs(callers=UMQ)
+@with_timeout
+async def test_failed_attachment_has_its_error_and_a_lost_source_fails(one: str, other: str) -> None:
+    async with connect_pair(one, other) as (caller, callee):
         assert isinstance(caller, UmqFamily)
         caller.announce(BALANCE[one], 2)
         caller.fail_attachment("no disk")
@@ -735,11 +733,11 @@ async def test_an_attachment_that_fails_says_why_and_one_of_a_dead_source_fails(
         if other in UMQ:
             assert received.attachments == (b"whole", "the sender is gone")
         else:
-            assert received.kind == "cancel"  # of the first call; the second has never left
+            assert received.kind == "cancel"  # of the first call; the second was never sent
 
 
 @pytest.mark.parametrize("one", PROTOCOLS)
-@waiting
+@with_timeout
 async def test_attachments_pass_through_an_application(one: str) -> None:
     app = App()
 
@@ -754,8 +752,8 @@ async def test_attachments_pass_through_an_application(one: str) -> None:
 
 
 @pytest.mark.parametrize("one", PROTOCOLS)
-@waiting
-async def test_a_method_in_python_gets_the_same_text_from_every_protocol(one: str) -> None:
+@with_timeout
+async def test_python_method_gets_the_same_text_from_every_protocol(one: str) -> None:
     app = App()
 
     @app.method("greet")
@@ -771,8 +769,8 @@ async def test_a_method_in_python_gets_the_same_text_from_every_protocol(one: st
             assert await peer.call("greet", given) == f"hello {text}"
 
 
-@waiting
-async def test_an_application_in_the_hub_can_call_what_others_can() -> None:
+@with_timeout
+async def test_hub_application_can_call_methods_of_peers() -> None:
     app = App()
 
     @app.method("relay")
@@ -792,8 +790,8 @@ async def test_an_application_in_the_hub_can_call_what_others_can() -> None:
         assert (received.kind, received.body) == ("callback", TEXT)
 
 
-@waiting
-async def test_what_an_application_in_the_hub_asks_is_answered_as_elsewhere() -> None:
+@with_timeout
+async def test_hub_application_gets_the_same_builtin_results() -> None:
     app = App()
 
     @app.method("ask")
@@ -823,8 +821,8 @@ async def test_what_an_application_in_the_hub_asks_is_answered_as_elsewhere() ->
 
 
 @pytest.mark.parametrize("one", PROTOCOLS)
-@waiting
-async def test_a_token_is_written_as_its_reader_can_use_it(one: str) -> None:
+@with_timeout
+async def test_callback_token_has_the_case_of_the_protocol(one: str) -> None:
     async with hub(Settings(SERVER)) as place:
         owner, caller = await connect_raw_peer(place, one), await connect_raw_peer(place, one)
         token = str(await owner.value(owner.builtin("callback"), {"id": "C0" if one == "umq36" else "c0"}))
@@ -833,9 +831,9 @@ async def test_a_token_is_written_as_its_reader_can_use_it(one: str) -> None:
         assert (await first_of(owner, caller)).kind == "callback"
 
 
-@crossing()
-@waiting
-async def test_a_variable_of_one_session_is_read_in_another(one: str, other: str) -> None:
+@protocol_pairs()
+@with_timeout
+async def test_variable_of_one_session_is_read_in_another(one: str, other: str) -> None:
     async with hub(Settings(SERVER)) as place:
         owner, reader = await connect_raw_peer(place, one), await connect_raw_peer(place, other)
         peers = (await reader.value(reader.builtin("peers")))["peers"]
@@ -848,9 +846,9 @@ async def test_a_variable_of_one_session_is_read_in_another(one: str, other: str
         assert await reader.value(reader.builtin("get"), {"name": "Jméno", "peer": peers[0]["peer"]}) is None
 
 
-@crossing()
-@waiting
-async def test_work_is_pushed_and_pulled_and_given_to_the_next_if_it_fails(one: str, other: str) -> None:
+@protocol_pairs()
+@with_timeout
+async def test_failed_job_goes_to_the_next_worker(one: str, other: str) -> None:
     async with hub(Settings(SERVER)) as place:
         boss, worker, second = [await connect_raw_peer(place, each) for each in (one, other, other)]
         pull = {"queue": "jobs", "callback": "C0" if other == "umq36" else "c0"}
@@ -869,8 +867,8 @@ async def test_work_is_pushed_and_pulled_and_given_to_the_next_if_it_fails(one: 
 
 
 @pytest.mark.parametrize("one", PROTOCOLS)
-@waiting
-async def test_work_with_an_attachment_is_passed_on_whole_or_refused(one: str) -> None:
+@with_timeout
+async def test_job_with_attachment_is_delivered_or_refused(one: str) -> None:
     async with hub(Settings(SERVER)) as place:
         boss, worker = await connect_raw_peer(place, one), await connect_raw_peer(place, one)
         answer = await boss.call_and_wait(boss.builtin("push"), {"queue": "jobs", "data": 1}, (b"photo",))

@@ -1,8 +1,9 @@
-"""The conversations of a UMQ 1.0.0 client that others wrote, as it had them with the hub in a browser, frame by frame.
+"""Conversations of a third-party UMQ 1.0.0 client in a browser with the hub, frame by frame.
 
 The client is tests/web/umq.js of github.com/ondra-novak/umq at commit 6e450856, unmodified, in Chromium 156. The frames
-follow a record of what it sent (`>`) and heard (`<`), shortened and numbered anew; its code is not here. It takes what
-stands behind the first line feed of a frame, so one without a line feed would give its methods the text "undefined".
+follow a record of what it sent (`>`) and received (`<`), shortened and renumbered; its code is not included. It reads
+the payload after the first line feed of a frame. A frame without a line feed would give its methods the text
+"undefined".
 """
 
 import asyncio
@@ -14,13 +15,13 @@ from tests.support.raw_peers import PATIENCE, Place, WirePeer, hub
 
 app = App(show_errors=True)
 done: list[object] = []
-"""What reached the application; each test that looks at it empties it."""
+"""Calls that reached the application; each test that checks it empties it."""
 tasks: list[asyncio.Task[None]] = []
 HEADERS = {
     "Origin": "http://127.0.0.1:7932",
     "Sec-WebSocket-Extensions": "permessage-deflate; client_max_window_bits",
 }
-"""What the browser adds by itself. There is no subprotocol among it, and the page has no say in it."""
+"""Headers of the browser. They contain no subprotocol, and the page cannot change them."""
 
 
 @app.method("math.add")
@@ -39,7 +40,7 @@ async def countdown(start: int) -> AsyncIterator[int]:
 
 @app.method("ready")
 async def ready(context: Context, callback: str) -> str:
-    """Give work to a callback of the page, once the page knows that it was accepted."""
+    """Call a callback of the page, after the page knows that it was accepted."""
 
     async def give() -> None:
         done.append(await context.caller.callback(callback, "work"))
@@ -60,15 +61,15 @@ async def see(context: Context) -> None:
 
 
 @app.method("page.publish")
-async def publish(context: Context, topic: str, most: int) -> str:
-    """Take so many updates of the page, or all of them until it ends the topic."""
+async def publish(context: Context, topic: str, limit: int) -> str:
+    """Receive a number of updates of the page, or all until it ends the topic."""
     updates = context.caller.updates(topic)
 
     async def follow() -> None:
         async with updates:
             async for update in updates:
                 done.append(update.data)
-                if len(done) == most:
+                if len(done) == limit:
                     break
         done.append("over")
 
@@ -107,7 +108,7 @@ async def account(name: str, body: object = None) -> object:
 
 
 async def browser(place: Place) -> WirePeer:
-    """Do what `new Peer(url)` and `init()` do."""
+    """Do the same as `new Peer(url)` and `init()`."""
     peer = await place.peer("/umq", **HEADERS)
     peer.text("H1.0.0\n")
     assert (await peer.heard()).startswith('W1.0.0\n{"session":')
@@ -115,7 +116,7 @@ async def browser(place: Place) -> WirePeer:
 
 
 async def replay(peer: WirePeer, *record: str) -> None:
-    """Say and hear what was said and heard."""
+    """Send and expect the recorded frames."""
     for line in record:
         if line.startswith("> "):
             peer.text(line[2:])
@@ -167,7 +168,7 @@ def test_topics() -> None:
             await other.heard()
             await replay(peer, "> M2\nhub:subscribe\ndemo.z\nz", '< R2\n{"id":"z"}')
             other.text('[40,311,"hub.close",{"topic":"demo.z"},{}]')
-            # start_publish() is for peers who followed; nobody here does, and the hub calls it off.
+            # start_publish() needs subscribers; there are none, and the hub cancels it.
             await replay(peer, "< Zz", "> Tpub\ndata", "< Upub")
 
     asyncio.run(run())
@@ -198,7 +199,7 @@ def test_methods_of_the_browser_and_between_two() -> None:
             buyer.text("M5\nShop:buy\n")
             await replay(shop, "< M5\nShop:buy\n", "> E5\n6 Error: out of stock")
             assert await buyer.heard() == "E5\n6 Error: out of stock"
-            # Attachments are beyond this client: it breaks off, and nobody waits for it.
+            # This client does not support attachments: it closes the connection, and its calls are dropped.
             buyer.text("A1\nM6\nShop:buy\n")
             await replay(shop, "< A1\nM6\nShop:buy\n", "> E\n3 Unknown message type")
             assert (await buyer.heard()).startswith("E6\n10 ")
@@ -215,7 +216,7 @@ def test_callbacks_of_the_browser() -> None:
                 owner.text(f"M{number}\nhub:callback\n0_cb")
                 token = (await owner.heard()).removeprefix(f"R{number}\n")
                 other.text(f"C{number}\n{token}\n")
-                # One that the client does not know it answers twice; the second answer does no harm.
+                # The client answers an unknown callback twice; the second response is ignored.
                 await replay(owner, f"< C{number}\n0_cb\n", *("> " + each.format(number) for each in answers))
                 assert await other.heard() == answers[0].format(number)
             await replay(owner, "> M3\nhub:ping\n", "< R3\npong")
@@ -231,7 +232,7 @@ def test_application_calls_a_callback_of_the_browser() -> None:
             await replay(peer, "> M1\nready\n0_cb", "< R1\nAccepted", "< C1\n0_cb\nwork", "> R1\ndone")
             await asyncio.wait_for(tasks.pop(), PATIENCE)
             assert done == ["done"]
-            # The other way round, with a token of the application that is good for one call.
+            # The reverse direction, with a token of the application for one call.
             peer.text("M2\npage:token\n")
             token = (await peer.heard()).removeprefix("R2\n")
             await replay(peer, f"> C3\n{token}\nnews", "< R3\ncalled with news", f"> C4\n{token}\nnews")
@@ -263,13 +264,13 @@ def test_application_reads_and_sets_variables_of_the_browser() -> None:
     asyncio.run(run())
 
 
-def test_application_takes_what_the_browser_publishes() -> None:
+def test_application_receives_publications_of_the_browser() -> None:
     async def run() -> None:
         done.clear()
         async with hub(app=app) as place:
             peer = await browser(place)
             await replay(peer, '> M0\npage:publish\n["feed",2]', "< R0\nok", "> Tfeed\none", "> Tfeed\ntwo")
-            # onunsubscribe() runs, and later updates are called off one by one.
+            # onunsubscribe() runs, and later updates are cancelled individually.
             await replay(peer, "< Ufeed", "> Tfeed\nthree", "< Ufeed")
             await asyncio.wait_for(tasks.pop(), PATIENCE)
             assert done == ["one", "two", "over"]
@@ -303,13 +304,13 @@ def test_routes_of_the_application() -> None:
     asyncio.run(run())
 
 
-def test_attachments_of_the_application_are_beyond_the_browser() -> None:
+def test_attachments_of_the_application_end_the_session() -> None:
     async def run() -> None:
         async with hub(app=app) as place:
             peer = await browser(place)
             await replay(peer, "> M0\npage:photo\n", "< A2\nR0\nphoto", "< -\nOSError: no film")
             assert await peer.data() == b"\x01"
-            # This client does not know `A`, and breaks off.
+            # This client does not know `A` and closes the connection.
             peer.text("E\n3 Unknown message type")
 
     asyncio.run(run())

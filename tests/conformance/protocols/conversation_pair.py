@@ -1,4 +1,4 @@
-"""Two conversations of one protocol, joined back to back."""
+"""Two conversations of one protocol, connected to each other."""
 
 from collections.abc import Mapping
 
@@ -8,17 +8,17 @@ from fiveways.protocols.base import Conversation, ProtocolSpec, Role
 from tests.support import conversations
 
 QUIET = (hub.Accepted, hub.Acknowledged)
-"""What a reliable protocol tells beside the matter."""
+"""Hub messages about reliability, which most tests ignore."""
 
 
 OPTIONS: dict[str, Mapping[str, object]] = {
     "mqtt-rpc": {"serve": lambda _topic, method: "server" if method == "count" else "unary"},
 }
-"""What both ends must be told: on a shared broker, what is served there and which methods stream."""
+"""The options of both ends: on a shared broker the served topics and the streaming methods."""
 
 
 class Pair:
-    """A client and a server, after their handshake. Time stands still unless a test moves it."""
+    """A client and a server after their handshake. Time stands still unless a test changes it."""
 
     def __init__(self, spec: ProtocolSpec, limits: Mapping[str, object] | None = None) -> None:
         self.spec = spec
@@ -37,13 +37,13 @@ class Pair:
             self.heard[role].clear()
 
     def say(self, role: Role, message: HubMessage) -> list[HubMessage]:
-        """One end says a word; what the other end hears of it."""
+        """Send a message from one end and return the messages received at the other."""
         self.ends[role].send(message, self.now)
         self.carry()
         return self.take(other(role))
 
     def carry(self) -> None:
-        """Take packets across until neither end has any."""
+        """Deliver packets until neither end has any."""
         moved = True
         while moved:
             moved = False
@@ -55,13 +55,16 @@ class Pair:
                 assert end.error is None, end.error
 
     def take(self, role: Role) -> list[HubMessage]:
-        """What an end has heard since it was last asked."""
+        """Return the messages that an end has received since the last call."""
         received = [message for message in self.heard[role] if not isinstance(message, QUIET)]
         self.heard[role].clear()
         return received
 
     def ask(self, role: Role, message: HubMessage) -> HubMessage:
-        """One end makes a request, the other hears exactly one word and, where that is the custom, accepts it."""
+        """Send a request from one end.
+
+        The other receives exactly one message and, if the protocol needs it, accepts it.
+        """
         (received,) = self.say(role, message)
         call_id = getattr(received, "id", None)
         if self.spec.name == "nq" and call_id is not None:
@@ -69,7 +72,7 @@ class Pair:
         return received
 
     def answer(self, role: Role, message: HubMessage) -> HubMessage:
-        """The end `role` answers, and the asker hears exactly one word."""
+        """Send a response from the end `role`; the other end receives exactly one message."""
         (received,) = self.say(role, message)
         return received
 

@@ -1,10 +1,10 @@
-"""Large attachments for tests: they lie in memory, but say so to nobody."""
+"""Blobs in memory for tests of large attachments."""
 
 from fiveways.wire.blob import Blob
 
 
 class FakeBlob(Blob):
-    """Bytes that are read only where they must be; `reads` counts how often that was."""
+    """A blob that counts the calls of `read`."""
 
     def __init__(self, content: bytes) -> None:
         self.content = content
@@ -19,7 +19,7 @@ class FakeBlob(Blob):
 
 
 class HugeBlob(FakeBlob):
-    """One that nobody may ever read whole."""
+    """A blob that must not be read."""
 
     def __init__(self, size: int) -> None:
         super().__init__(b"")
@@ -33,7 +33,7 @@ class HugeBlob(FakeBlob):
 
 
 class LostBlob(HugeBlob):
-    """One that was there, and cannot be read any more."""
+    """A blob that cannot be read any more."""
 
     def read(self, start: int, size: int) -> bytes:
         raise OSError(f"no {size} bytes at {start}")

@@ -1,4 +1,4 @@
-"""Two conversations joined back to back: what one end says in the hub's words, the other end hears in them."""
+"""Two connected conversations: hub messages sent at one end arrive as equal hub messages at the other."""
 
 from typing import Any
 
@@ -13,7 +13,7 @@ from fiveways.wire.payload import Payload, Value
 from tests.conformance.protocols.conversation_pair import Pair, other
 
 VALUES: dict[str, object] = {"mqtt-rpc": b"\x00\x01\xff"}
-"""Where a protocol without a schema can carry bytes only."""
+"""Bodies by protocol: without a schema only bytes."""
 SAMPLE = {"text": "žluťoučký \U0001f40e\n", "numbers": [0, -1, 2.5, 2**53], "nothing": None, "deep": [[[True]]]}
 
 
@@ -22,7 +22,7 @@ def body(spec: ProtocolSpec) -> Payload:
 
 
 def carrying(*kinds: type[hub.HubMessage], but: str = "") -> pytest.MarkDecorator:
-    """For every protocol that can say all of these, perhaps but for one, and for both ends."""
+    """Return a parametrization with all protocols that can send these messages, except `but`, and both ends."""
     specs = [spec for spec in registry.all_specs() if spec.sendable_messages.issuperset(kinds) and spec.name != but]
     cases = [pytest.param(spec, role, id=f"{spec.name}-{role.value}") for spec in specs for role in Role]
     return pytest.mark.parametrize(("spec", "role"), cases)
@@ -31,13 +31,13 @@ def carrying(*kinds: type[hub.HubMessage], but: str = "") -> pytest.MarkDecorato
 def expect(received: hub.HubMessage, expected: type[hub.HubMessage], /, **fields: object) -> Any:  # noqa: ANN401  the kind asked for
     assert type(received) is expected
     for name, value in fields.items():
-        found = getattr(received, name)
-        assert (found.value() if isinstance(found, Payload) else found) == value, name
+        actual = getattr(received, name)
+        assert (actual.value() if isinstance(actual, Payload) else actual) == value, name
     return received
 
 
 @carrying(hub.Call, hub.Result)
-def test_a_call_and_its_result(spec: ProtocolSpec, role: Role) -> None:
+def test_call_and_result_arrive(spec: ProtocolSpec, role: Role) -> None:
     pair = Pair(spec)
     call = expect(
         pair.ask(role, hub.Call("h1", "math.add", body(spec))),
@@ -53,7 +53,7 @@ def test_a_call_and_its_result(spec: ProtocolSpec, role: Role) -> None:
 
 
 @carrying(hub.Call, hub.Result)
-def test_calls_cross_and_are_answered_in_any_order(spec: ProtocolSpec, role: Role) -> None:
+def test_concurrent_calls_are_answered_in_any_order(spec: ProtocolSpec, role: Role) -> None:
     pair = Pair(spec)
     calls = {}
     for number in range(20):
@@ -67,7 +67,7 @@ def test_calls_cross_and_are_answered_in_any_order(spec: ProtocolSpec, role: Rol
 
 
 @carrying(hub.Call, hub.Result)
-def test_a_callee_sees_the_spelling_it_registered(spec: ProtocolSpec, role: Role) -> None:
+def test_callee_receives_its_registered_spelling(spec: ProtocolSpec, role: Role) -> None:
     spelling = {"mqtt-rpc": "/Math/AddUp", "lrpm-json": "math.add_up", "lrpm-cbor": "math.add_up", "nq": "Math-addUp"}
     written = spelling.get(spec.name, "Math:addUp")
     pair = Pair(spec)
@@ -76,19 +76,19 @@ def test_a_callee_sees_the_spelling_it_registered(spec: ProtocolSpec, role: Role
 
 
 @carrying(hub.Call, hub.Result)
-def test_a_callback_is_called_by_its_token(spec: ProtocolSpec, role: Role) -> None:
+def test_callback_is_called_by_its_token(spec: ProtocolSpec, role: Role) -> None:
     pair = Pair(spec)
     call = pair.ask(role, hub.Call("h1", "4k5z0abc12de", body(spec), callback=True))
     expect(call, hub.Call, method="4k5z0abc12de", callback=True, body=body(spec).value())
 
 
 UNSAYABLE = {("nq", Reason.LOST), ("nq", Reason.UNAVAILABLE)}
-"""NQ redelivers what was lost, and what it accepted waits for somebody to serve it."""
+"""Reasons that NQ cannot express: it redelivers lost requests, and accepted ones wait for a callee."""
 
 
 @pytest.mark.parametrize("reason", Reason, ids=lambda reason: reason.name)
 @pytest.mark.parametrize("spec", registry.all_specs(), ids=lambda spec: spec.name)
-def test_a_hub_states_every_reason_to_a_client(spec: ProtocolSpec, reason: Reason) -> None:
+def test_client_receives_every_reason_of_a_hub(spec: ProtocolSpec, reason: Reason) -> None:
     pair = Pair(spec)
     call = pair.ask(Role.CLIENT, hub.Call("h1", "math.add", body(spec)))
     assert isinstance(call, hub.Call)
@@ -103,8 +103,8 @@ def test_a_hub_states_every_reason_to_a_client(spec: ProtocolSpec, reason: Reaso
 
 @pytest.mark.parametrize("text", ["7 dwarfs", "9 lives", "404 is my number", "hub.err.timeout", "", "žluť"])
 @pytest.mark.parametrize("spec", registry.all_specs(), ids=lambda spec: spec.name)
-def test_an_exception_is_never_taken_for_a_call_that_did_not_run(spec: ProtocolSpec, text: str) -> None:
-    """Whatever a method raises, first towards the hub, then from the hub to the caller."""
+def test_exception_never_means_that_the_method_did_not_run(spec: ProtocolSpec, text: str) -> None:
+    """Send an exception to the hub, and from the hub to the caller."""
     pair = Pair(spec)
     for asker in Role:
         call = pair.ask(asker, hub.Call(f"h{asker.value}", "math.add", body(spec)))
@@ -116,7 +116,7 @@ def test_an_exception_is_never_taken_for_a_call_that_did_not_run(spec: ProtocolS
 
 
 @carrying(hub.Publish)
-def test_a_publication(spec: ProtocolSpec, role: Role) -> None:
+def test_publication_arrives(spec: ProtocolSpec, role: Role) -> None:
     pair = Pair(spec)
     topic = ("Sensors", "room 1", "t.°C", "")
     publish = pair.ask(role, hub.Publish("h1", topic, body(spec), retain=True))
@@ -131,7 +131,7 @@ def test_a_publication(spec: ProtocolSpec, role: Role) -> None:
 
 
 @carrying(hub.Subscribe, hub.Event, hub.TopicClosed)
-def test_a_subscription_and_its_events(spec: ProtocolSpec, role: Role) -> None:
+def test_subscription_and_events_arrive(spec: ProtocolSpec, role: Role) -> None:
     pair = Pair(spec)
     pattern = topics.parse_pattern("sensors.*.t*", topics.UMQ)
     asked = expect(pair.ask(role, hub.Subscribe("h1", pattern, "mine")), hub.Subscribe, pattern=pattern)
@@ -147,7 +147,7 @@ def test_a_subscription_and_its_events(spec: ProtocolSpec, role: Role) -> None:
 
 
 @carrying(hub.Subscribe, hub.Unsubscribe)
-def test_an_envelope_names_the_topic(spec: ProtocolSpec, role: Role) -> None:
+def test_envelope_contains_the_topic(spec: ProtocolSpec, role: Role) -> None:
     pair = Pair(spec)
     pattern = topics.parse_pattern("sensors.*", topics.UMQ)
     asked = expect(pair.ask(role, hub.Subscribe("h1", pattern, "mine", envelope=True)), hub.Subscribe, envelope=True)
@@ -160,7 +160,7 @@ def test_an_envelope_names_the_topic(spec: ProtocolSpec, role: Role) -> None:
 
 
 @carrying(hub.Subscribe, hub.Unsubscribe)
-def test_a_refused_subscription_leaves_nothing_behind(spec: ProtocolSpec, role: Role) -> None:
+def test_denied_subscription_leaves_no_state(spec: ProtocolSpec, role: Role) -> None:
     pair = Pair(spec)
     pattern = topics.parse_pattern("sensors.*", topics.UMQ)
     for number in range(3):
@@ -172,7 +172,7 @@ def test_a_refused_subscription_leaves_nothing_behind(spec: ProtocolSpec, role: 
 
 
 @carrying(hub.Register, hub.Unregister)
-def test_offering_a_method_and_a_route(spec: ProtocolSpec, role: Role) -> None:
+def test_method_and_route_are_registered(spec: ProtocolSpec, role: Role) -> None:
     pair = Pair(spec)
     offer = hub.Register("h1", "math.add", doc="Add.\nTwo numbers.", kind="server", share="first")
     received = pair.ask(role, offer)
@@ -182,12 +182,12 @@ def test_offering_a_method_and_a_route(spec: ProtocolSpec, role: Role) -> None:
 
 
 @carrying(hub.Discover, hub.Description)
-def test_discovery_gives_lists_and_documentation(spec: ProtocolSpec, role: Role) -> None:
+def test_discovery_returns_lists_and_documentation(spec: ProtocolSpec, role: Role) -> None:
     pair = Pair(spec)
     asked = expect(pair.ask(role, hub.Discover("h1")), hub.Discover, name="")
     lists = hub.Description(asked.id, ("login", "logout"), (f"account{spec.name_style.joiner}",), more=3)
     told = expect(pair.answer(other(role), lists), hub.Description, id="h1", methods=lists.methods, routes=lists.routes)
-    assert told.more == (0 if spec.name == "umq" else 3)  # its lists have no place for it
+    assert told.more == (0 if spec.name == "umq" else 3)  # its lists cannot contain it
     asked = expect(pair.ask(role, hub.Discover("h2", "login")), hub.Discover, name="login")
     doc = hub.Description(asked.id, doc="Log in.\n\nWith a name.")
     expect(pair.answer(other(role), doc), hub.Description, id="h2", doc=doc.doc)
@@ -206,9 +206,9 @@ def test_variables_are_set_and_unset(spec: ProtocolSpec, role: Role) -> None:
     expect(pair.ask(role, hub.UnsetVariable("h2", "colour")), hub.UnsetVariable, name="colour")
 
 
-# Over MQTT they need a schema, and are none if one of them fails: tests/unit/protocols/mqtt_rpc/test_attachments.py.
+# Over MQTT attachments need a schema, and all fail with one of them: tests/unit/protocols/mqtt_rpc/test_attachments.py.
 @carrying(hub.Attachment, but="mqtt-rpc")
-def test_attachments_follow_their_message_in_order_whatever_order_they_come_in(spec: ProtocolSpec, role: Role) -> None:
+def test_attachments_arrive_in_the_order_of_the_message(spec: ProtocolSpec, role: Role) -> None:
     pair = Pair(spec)
     received = pair.say(role, hub.Call("h1", "upload", body(spec), attachments=("a", "b", "c")))
     received += pair.say(role, hub.Attachment("b", b"two"))
@@ -226,7 +226,7 @@ def test_attachments_follow_their_message_in_order_whatever_order_they_come_in(s
 
 
 @carrying(hub.Cancel)
-def test_a_cancelled_call_is_answered_once_at_most(spec: ProtocolSpec, role: Role) -> None:
+def test_cancelled_call_gets_at_most_one_response(spec: ProtocolSpec, role: Role) -> None:
     pair = Pair(spec)
     call = pair.ask(role, hub.Call("h1", "math.add", body(spec)))
     assert isinstance(call, hub.Call)
@@ -238,7 +238,7 @@ def test_a_cancelled_call_is_answered_once_at_most(spec: ProtocolSpec, role: Rol
 
 @pytest.mark.parametrize("role", Role, ids=lambda role: role.value)
 @pytest.mark.parametrize("name", ["lrpm-json", "lrpm-cbor", "nq", "mqtt-rpc"])
-def test_a_streamed_answer_arrives_whole_and_in_order(name: str, role: Role) -> None:
+def test_streamed_result_arrives_complete_and_in_order(name: str, role: Role) -> None:
     spec = registry.load(name)
     pair = Pair(spec)
     method = "math.count" if name == "mqtt-rpc" else "math.add"
@@ -254,7 +254,7 @@ def test_a_streamed_answer_arrives_whole_and_in_order(name: str, role: Role) -> 
 
 @pytest.mark.parametrize("role", Role, ids=lambda role: role.value)
 @pytest.mark.parametrize("name", ["lrpm-json", "lrpm-cbor", "nq"])
-def test_progress_is_told_beside_the_result(name: str, role: Role) -> None:
+def test_progress_arrives_apart_from_the_result(name: str, role: Role) -> None:
     spec = registry.load(name)
     pair = Pair(spec)
     call = pair.ask(role, hub.Call("h1", "math.add", body(spec), progress=True))
@@ -266,7 +266,7 @@ def test_progress_is_told_beside_the_result(name: str, role: Role) -> None:
 
 
 @pytest.mark.parametrize("spec", registry.all_specs(), ids=lambda spec: spec.name)
-def test_words_that_a_protocol_cannot_say_are_refused_and_change_nothing(spec: ProtocolSpec) -> None:
+def test_unsupported_messages_are_refused_without_side_effects(spec: ProtocolSpec) -> None:
     every = [kind for kind in vars(hub).values() if isinstance(kind, type) and issubclass(kind, hub.HubMessage)]
     for kind in set(every) - spec.sendable_messages - {hub.HubMessage}:
         pair = Pair(spec)

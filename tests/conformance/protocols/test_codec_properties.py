@@ -1,4 +1,4 @@
-"""What holds for every message and every input, whatever the protocol."""
+"""Properties of all protocols for every message and every input."""
 
 from contextlib import suppress
 from functools import cache
@@ -23,7 +23,7 @@ LONGEST_ANSWER = 8192
 every_protocol = pytest.mark.parametrize("spec", registry.all_specs(), ids=attrgetter("name"))
 
 
-@cache  # a strategy that is made for each example takes longer than all else
+@cache  # creating the strategy for each example would dominate the run time
 def messages(spec: ProtocolSpec) -> st.SearchStrategy[Any]:
     module = import_module(f"tests.support.strategies.{spec.name.replace('-', '_')}")
     strategy: st.SearchStrategy[Any] = module.messages()
@@ -32,18 +32,18 @@ def messages(spec: ProtocolSpec) -> st.SearchStrategy[Any]:
 
 @cache
 def packets_of_vectors(spec: ProtocolSpec) -> tuple[Packet, ...]:
-    """Every packet that the vectors let come in, good or bad."""
-    found = []
+    """Return all received packets in the vectors, valid or not."""
+    packets = []
     for vector in vectors.load(spec):
         if vector.is_dialogue:
-            found += [vectors.packet(step["recv"]) for step in vector.entry["steps"] if "recv" in step]
+            packets += [vectors.packet(step["recv"]) for step in vector.entry["steps"] if "recv" in step]
         else:
-            found.append(vectors.packet(vector.entry["packet"]))
-    return tuple(found)
+            packets.append(vectors.packet(vector.entry["packet"]))
+    return tuple(packets)
 
 
-def check_understood_or_blamed(conversation: Conversation, packet: Packet) -> None:
-    """Words come up, or the peer is told in its own language that it broke the protocol; nothing else happens."""
+def check_parsed_or_protocol_error(conversation: Conversation, packet: Packet) -> None:
+    """Check that a packet is either parsed or answered by an error of the protocol, without other effects."""
     received = conversation.receive(packet, 0.0)
     answer = sum(len(each.payload) for each in conversation.take_packets())
     assert answer <= LONGEST_ANSWER + len(packet.payload)
@@ -57,13 +57,13 @@ def check_understood_or_blamed(conversation: Conversation, packet: Packet) -> No
 @every_protocol
 @given(data=st.data())
 @settings(max_examples=150, deadline=None)
-def test_a_message_survives_the_way_out_and_in(spec: ProtocolSpec, data: st.DataObject) -> None:
+def test_message_is_read_back(spec: ProtocolSpec, data: st.DataObject) -> None:
     message = data.draw(messages(spec))
     assert list(spec.decode(spec.encode(message), Limits())) == [message]
 
 
 @every_protocol
-def test_every_prefix_of_a_frame_is_a_message_or_a_protocol_error(spec: ProtocolSpec) -> None:
+def test_prefix_of_a_frame_is_a_message_or_a_protocol_error(spec: ProtocolSpec) -> None:
     tried = 0
     for packet in packets_of_vectors(spec):
         for end in range(min(len(packet.payload), 300)):
@@ -73,7 +73,7 @@ def test_every_prefix_of_a_frame_is_a_message_or_a_protocol_error(spec: Protocol
             for role in Role:
                 conversation = conversations.create_conversation(spec, role)
                 conversations.complete_handshake(conversation, spec, role)
-                check_understood_or_blamed(conversation, cut)
+                check_parsed_or_protocol_error(conversation, cut)
             tried += 1
     assert tried > 500
 
@@ -81,19 +81,21 @@ def test_every_prefix_of_a_frame_is_a_message_or_a_protocol_error(spec: Protocol
 @every_protocol
 @given(payload=st.binary(max_size=4200), is_text=st.booleans())
 @settings(max_examples=300, deadline=None)
-def test_garbage_is_understood_or_blamed_on_the_peer(spec: ProtocolSpec, payload: bytes, is_text: bool) -> None:
+def test_garbage_is_parsed_or_a_protocol_error(spec: ProtocolSpec, payload: bytes, is_text: bool) -> None:
     for role in Role:
         for opened in (True, False):
             conversation = conversations.create_conversation(spec, role, SMALL)
             if opened:
                 conversations.complete_handshake(conversation, spec, role)
-            check_understood_or_blamed(conversation, Packet(payload, is_text, conversations.CHANNEL.get(spec.name, "")))
+            check_parsed_or_protocol_error(
+                conversation, Packet(payload, is_text, conversations.CHANNEL.get(spec.name, ""))
+            )
 
 
 @every_protocol
 @given(data=st.data())
 @settings(max_examples=150, deadline=None)
-def test_a_conversation_of_damaged_frames_ends_well(spec: ProtocolSpec, data: st.DataObject) -> None:
+def test_damaged_frames_are_parsed_or_a_protocol_error(spec: ProtocolSpec, data: st.DataObject) -> None:
     conversation = conversations.create_conversation(spec, Role.SERVER, SMALL)
     conversations.complete_handshake(conversation, spec, Role.SERVER)
     good = packets_of_vectors(spec)
@@ -104,12 +106,12 @@ def test_a_conversation_of_damaged_frames_ends_well(spec: ProtocolSpec, data: st
         at = data.draw(st.integers(0, len(packet.payload)))
         patch = data.draw(st.binary(max_size=3))
         damaged = packet.payload[:at] + patch + packet.payload[at + data.draw(st.integers(0, 3)) :]
-        check_understood_or_blamed(conversation, Packet(damaged, packet.is_text, packet.channel))
+        check_parsed_or_protocol_error(conversation, Packet(damaged, packet.is_text, packet.channel))
 
 
 @every_protocol
-def test_a_flood_of_requests_is_bounded(spec: ProtocolSpec) -> None:
-    """However often the vectors' frames are repeated, and never answered, what is held stays within the limits."""
+def test_state_of_unanswered_requests_is_limited(spec: ProtocolSpec) -> None:
+    """Repeat unanswered frames of the vectors: the state stays within the limits."""
     conversation = conversations.create_conversation(spec, Role.SERVER, SMALL)
     conversations.complete_handshake(conversation, spec, Role.SERVER)
     held = 0
@@ -138,8 +140,8 @@ BOMBS = [
 
 
 @pytest.mark.parametrize(("name", "before", "after"), BOMBS)
-def test_no_depth_of_nesting_is_too_deep_to_be_refused(name: str, before: bytes, after: bytes) -> None:
-    """Above all not the depths near Python's own limit of recursion: where that lies depends on the caller."""
+def test_any_nesting_depth_is_parsed_or_refused(name: str, before: bytes, after: bytes) -> None:
+    """Test depths near Python's recursion limit in particular, which depends on the caller's depth."""
     spec = registry.load(name)
     pieces = [(b"\x81", b"\x01", b"")] if name == "lrpm-cbor" else [(b"[", b"1", b"]"), (b'{"a":', b"1", b"}")]
     for opening, core, closing in pieces:

@@ -1,4 +1,4 @@
-"""The one table of failures, cell by cell: what a hub writes for each reason, and what a client reads there."""
+"""The table of failures cell by cell: the frame that a hub writes, and the reason that a client reads."""
 
 import json
 import re
@@ -37,7 +37,7 @@ def nq(packet: Packet) -> str:
     return f"{error['type']} {error['err']}" if error["type"] == "local" else str(error["type"])
 
 
-# What stands in the cell, read by tools that are not ours where there are any.
+# The content of a cell, parsed by third-party tools if possible.
 CELLS: dict[str, tuple[str, Callable[[Packet], object]]] = {
     "umq36": ("umq36", umq),
     "umq": ("umq", umq),
@@ -48,19 +48,19 @@ CELLS: dict[str, tuple[str, Callable[[Packet], object]]] = {
 }
 
 
-def test_the_table_has_every_reason_and_every_protocol() -> None:
+def test_table_has_all_reasons_and_protocols() -> None:
     assert [Reason[row["reason"]] for row in TABLE] == list(Reason)
     assert set(CELLS) == set(registry.PROTOCOLS)
 
 
 @pytest.mark.parametrize("row", TABLE, ids=lambda row: row["reason"])
-def test_what_may_be_concluded(row: dict[str, Any]) -> None:
+def test_execution_of_each_reason(row: dict[str, Any]) -> None:
     assert Reason[row["reason"]].execution is Execution(row["ran"])
 
 
 @pytest.mark.parametrize("row", TABLE, ids=lambda row: row["reason"])
 @pytest.mark.parametrize("name", CELLS)
-def test_a_cell(name: str, row: dict[str, Any]) -> None:
+def test_cell_of_the_table(name: str, row: dict[str, Any]) -> None:
     pair, reason = Pair(registry.load(name)), Reason[row["reason"]]
     (call,) = pair.say(Role.CLIENT, hub.Call("h1", "math.add", Value(b"") if name == "mqtt-rpc" else Value(1)))
     assert isinstance(call, hub.Call)

@@ -1,4 +1,4 @@
-"""Plain calls and results take a short way through some conversations; nobody can tell it from the long one."""
+"""The fast path of UMQ, UMQ36 and LRPM in JSON has the same results as the general path."""
 
 from collections.abc import Callable
 from functools import cache
@@ -55,7 +55,7 @@ METAS = [
 BLANKS = ["", " ", "\n", "\t"]
 CANCEL = hub.Cancel("h0")
 PLAIN = {"umq36": "1", "umq": "1", "lrpm-json": "256"}
-"""The first id of ours, so that an answer to it is expected."""
+"""With our first id, so that a response to it is expected."""
 TEMPLATES = {
     "umq36": [
         *('C{0}:["{1}",{2}]', 'C{0}:["{1}"]', 'C{0}:["{1}",{2},{2}]', "C{0}:{2}", 'C{0}:{4}["{1}",{2}]{4}'),
@@ -83,13 +83,13 @@ RECORDED = {
 
 
 def frame(template: str, *parts: str) -> bytes:
-    """Where a part holds half of a surrogate pair, the frame is not UTF-8."""
+    """Return a frame; a part with an unpaired surrogate makes it invalid UTF-8."""
     return template.format(*parts).encode(errors="surrogateescape")
 
 
-@cache  # a strategy that is made for each example takes longer than all else
+@cache  # creating the strategy for each example would dominate the run time
 def packets(spec: ProtocolSpec) -> st.SearchStrategy[Packet]:
-    """Calls and results that are plain, nearly plain, or worse; and what the vectors have."""
+    """Return calls and results that are plain, almost plain or invalid, and the packets of the vectors."""
     parts = map(st.sampled_from, (IDS, NAMES, BODIES, METAS, BLANKS))
     whole = st.builds(frame, st.sampled_from(TEMPLATES[spec.name]), *parts)
     damaged = st.tuples(whole, st.integers(0, 40), st.binary(max_size=2)).map(
@@ -104,7 +104,7 @@ ANSWERED = st.sampled_from(IDS)
 
 
 class Twins:
-    """Two conversations with the same past; one of them always takes the long way."""
+    """Two conversations with the same history, one of which always takes the general path."""
 
     def __init__(self, spec: ProtocolSpec, role: Role) -> None:
         self.long_way = LONG_WAY[spec.name]
@@ -146,7 +146,7 @@ def open_requests(conversation: Any) -> tuple[set[str], set[object], set[str]]: 
 
 @only(*LONG_WAY)
 @pytest.mark.parametrize("role", Role, ids=lambda role: role.value)
-def test_one_odd_part_at_a_time_is_found(spec: ProtocolSpec, role: Role) -> None:
+def test_frame_with_one_unusual_part_is_handled_equally(spec: ProtocolSpec, role: Role) -> None:
     usual = PLAIN[spec.name], "math.add", '{"a":[1,"b"]}', "", ""
     for template in TEMPLATES[spec.name]:
         for at, odd_ones in enumerate((IDS, NAMES, BODIES, METAS, BLANKS)):
@@ -157,7 +157,7 @@ def test_one_odd_part_at_a_time_is_found(spec: ProtocolSpec, role: Role) -> None
 
 
 @only(*LONG_WAY)
-def test_the_same_number_of_calls_is_open_at_most_and_the_same_id_is_refused(spec: ProtocolSpec) -> None:
+def test_limit_of_calls_and_repeated_ids_are_handled_equally(spec: ProtocolSpec) -> None:
     twins = Twins(spec, Role.SERVER)
     for number in (1, 2, 3, 4, 5, 5, 6, 7, 8):
         if not twins.short.closed:
@@ -167,7 +167,7 @@ def test_the_same_number_of_calls_is_open_at_most_and_the_same_id_is_refused(spe
         twins.receive(Packet(frame(TEMPLATES[spec.name][0], str(number), "math.add", "1", "")))
 
 
-def test_what_the_hub_should_hear_first_comes_first_in_lrpm() -> None:
+def test_pending_hub_messages_come_first_in_lrpm() -> None:
     twins = Twins(registry.load("lrpm-json"), Role.SERVER)
     for conversation in (twins.short, twins.long):
         conversation.send(hub.Call("h1", "upload", Value("x" * 250), attachments=("a",)), 0.0)
@@ -181,7 +181,7 @@ def test_what_the_hub_should_hear_first_comes_first_in_lrpm() -> None:
 @only(*LONG_WAY)
 @given(st.data())
 @settings(max_examples=150, deadline=None)
-def test_the_short_way_leads_where_the_long_one_does(spec: ProtocolSpec, data: st.DataObject) -> None:
+def test_fast_path_equals_general_path(spec: ProtocolSpec, data: st.DataObject) -> None:
     twins = Twins(spec, data.draw(st.sampled_from(Role)))
     for number in range(data.draw(st.integers(1, 8))):
         if data.draw(st.booleans()):
@@ -203,14 +203,14 @@ def test_the_short_way_leads_where_the_long_one_does(spec: ProtocolSpec, data: s
     timeout=st.none() | st.floats(0.0, 1e6),
 )
 @settings(max_examples=200, deadline=None)
-def test_what_is_written_the_short_way_is_the_canonical_form(
+def test_fast_path_writes_the_canonical_form(
     spec: ProtocolSpec, body: Payload, name: str, timeout: float | None
 ) -> None:
     client, server = (opened(spec, role) for role in (Role.CLIENT, Role.SERVER))
     try:
         client.send(hub.Call("h1", name, body, timeout=timeout), 0.0)
     except LocalProtocolError:
-        return  # half of a surrogate pair
+        return  # an unpaired surrogate
     (call,) = canonical(spec, client)
     (received,) = server.receive(call, 0.0)
     assert isinstance(received, hub.Call)

@@ -1,4 +1,4 @@
-"""Calls and answers in one piece take a short way through RPC over MQTT; nobody can tell it from the long one."""
+"""The fast path of RPC over MQTT has the same results as the general path."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -48,8 +48,8 @@ WAITS = [0.0, 0.0, 0.01, 0.5, 1.0, 30.0, 60.0, 200.0]
 MOMENT = 0.001
 
 
-class Picky:
-    """A codec that does not take everything, and tells what it was asked for."""
+class PickyCodec:
+    """A codec that refuses some bodies and records its calls."""
 
     def to_wire(self, topic: str, kind: str, body: Payload, direction: str) -> bytes:
         data = body.binary()
@@ -67,7 +67,7 @@ OPTIONS: list[dict[str, Any]] = [
     {},
     {"serve": {"/math": KINDS}},
     {"serve": {"/math": KINDS, "/other": {}, "/hub": {}, "/callback": {}}, "default_timeout": 0.4},
-    {"serve": {"/math": KINDS}, "codec": Picky(), "duplicate_window": 1.0, "max_remembered": 3},
+    {"serve": {"/math": KINDS}, "codec": PickyCodec(), "duplicate_window": 1.0, "max_remembered": 3},
     {"serve": True, "max_remembered": 1},
     {
         "serve": {"/math": KINDS, "/other": {}},
@@ -78,8 +78,8 @@ OPTIONS: list[dict[str, Any]] = [
 BOUNDS = [LIMITS, LIMITS, LIMITS, replace(LIMITS, max_stream=0), Limits()]
 
 
-class LongWay(MqttConversation):
-    """A conversation that knows no other way."""
+class GeneralPathConversation(MqttConversation):
+    """A conversation without the fast path."""
 
     def _hear_plain(self, packet: Packet, now: float) -> None: ...
 
@@ -91,21 +91,22 @@ class LongWay(MqttConversation):
 
 
 class FewNumbers(Random):
-    """Small random numbers: ids that strangers may have, too."""
+    """A random source of small numbers, so that ids collide with those of other clients."""
 
     def getrandbits(self, k: int, /) -> int:
         return super().getrandbits(3)
 
 
 class Twins:
-    """Two conversations with the same past; one of them always takes the long way."""
+    """Two conversations with the same history, one of which always takes the general path."""
 
     def __init__(
         self, options: dict[str, Any], role: Role = Role.CLIENT, limits: Limits = LIMITS, random: type[Random] = Random
     ) -> None:
         self.now = 0.0
         self.short, self.long = (
-            way(ConversationSetup("peer", role, random(7), limits, own(options))) for way in (MqttConversation, LongWay)
+            way(ConversationSetup("peer", role, random(7), limits, own(options)))
+            for way in (MqttConversation, GeneralPathConversation)
         )
         self.compare()
 
@@ -143,12 +144,12 @@ class Twins:
 
 
 def own(options: dict[str, Any]) -> dict[str, Any]:
-    """Options for one conversation: open requests are counted for each alone."""
+    """Return options for one conversation, because quotas count requests per conversation."""
     return {**options, "shares": options["shares"]()} if "shares" in options else options
 
 
 def state(conversation: MqttConversation) -> tuple[object, ...]:
-    """All that is known, in its order."""
+    """Return the complete state of a conversation in order."""
     requests, echoes = conversation._requests, conversation._echo_filter
     recent = requests.recent
     return (
@@ -208,7 +209,7 @@ TAILS = [b"", b"", b"", b"\x18\x01", b"\x18\x00", b"\x20\x01", b"\x20\x00", b"\x
 NUMBERS = [0, 1, 2, 3, 4, 5, 6, 7, 1 << 63, (1 << 64) - 1]
 
 
-@cache  # a strategy that is made for each example takes longer than all else
+@cache  # creating the strategy for each example would dominate the run time
 def packets() -> st.SearchStrategy[Packet]:
     number, kind, value = st.sampled_from(NUMBERS), st.sampled_from(TYPES), st.sampled_from(VALUES)
     asks = st.builds(lambda n, k, v, rest: asked(n, k, v, **rest), number, kind, value, st.sampled_from(REQUESTS))
@@ -229,15 +230,15 @@ def packets() -> st.SearchStrategy[Packet]:
 
 
 def draw_packet(data: st.DataObject, known: Sequence[Packet]) -> Packet:
-    """Draw one; one in five was sent before, if any was."""
+    """Draw a packet; one in five was sent before."""
     if known and data.draw(st.integers(0, 4)) == 0:
         return known[data.draw(st.integers(0, len(known) - 1))]
     return data.draw(packets())
 
 
 @cache
-def to_say() -> st.SearchStrategy[Callable[[str], hub.HubMessage] | None]:
-    """Words that wait for the id of their request; None for one of `OTHERS`."""
+def messages_without_id() -> st.SearchStrategy[Callable[[str], hub.HubMessage] | None]:
+    """Return messages without the id of their request; None stands for one of `OTHERS`."""
     body = st.sampled_from([*(Binary(value) for value in VALUES if value is not None), NULL, Json(b"1"), Value(b"v")])
     odd = [{}, {}, {}, {"stream": True}, {"stream": True, "last": False}, {"attachments": ("a",)}]
     result = st.builds(lambda what, rest: lambda key: hub.Result(key, what, **rest), body, st.sampled_from(odd))
@@ -264,9 +265,9 @@ def to_say() -> st.SearchStrategy[Callable[[str], hub.HubMessage] | None]:
 OTHERS = [hub.Result("c1", None), hub.Result("c1", None, stream=True), hub.Goodbye(), hub.Hello()]
 
 
-def draw_word(data: st.DataObject, conversation: MqttConversation) -> hub.HubMessage:
-    """Draw what is said about an open request or another one; or, if the conversation is closed, a greeting too."""
-    if (message := data.draw(to_say())) is None:
+def draw_message(data: st.DataObject, conversation: MqttConversation) -> hub.HubMessage:
+    """Draw a message about an open or another request; for a closed conversation also a greeting."""
+    if (message := data.draw(messages_without_id())) is None:
         return OTHERS[data.draw(st.integers(0, 3 if conversation.closed else 1))]
     ids = [*conversation._requests.incoming, *conversation._requests.outgoing, "c1", "c2", "c3", "c4", "c5"]
     return message(ids[data.draw(st.integers(0, len(ids) - 1))])
@@ -274,7 +275,7 @@ def draw_word(data: st.DataObject, conversation: MqttConversation) -> hub.HubMes
 
 @given(st.data())
 @settings(max_examples=400, deadline=None)
-def test_the_short_way_leads_where_the_long_one_does(data: st.DataObject) -> None:
+def test_fast_path_equals_general_path(data: st.DataObject) -> None:
     twins = Twins(
         *(data.draw(st.sampled_from(OPTIONS)), data.draw(st.sampled_from(Role)), data.draw(st.sampled_from(BOUNDS))),
         data.draw(st.sampled_from([Random, FewNumbers])),
@@ -293,7 +294,7 @@ def test_the_short_way_leads_where_the_long_one_does(data: st.DataObject) -> Non
             case 3 | 4 | 5 | 6:
                 twins.receive(draw_packet(data, known))
             case _:
-                twins.send(draw_word(data, twins.short))
+                twins.send(draw_message(data, twins.short))
     twins.flush()
     twins.send(hub.Goodbye())
     twins.send(hub.Call("late", "math.add"))
@@ -303,7 +304,7 @@ def test_the_short_way_leads_where_the_long_one_does(data: st.DataObject) -> Non
 @pytest.mark.parametrize("options", OPTIONS)
 @pytest.mark.parametrize("tail", TAILS[2:])
 @pytest.mark.parametrize("first", TAILS[2:])
-def test_whatever_the_fields_tell_is_heard_alike(options: dict[str, Any], first: bytes, tail: bytes) -> None:
+def test_any_combination_of_fields_is_handled_equally(options: dict[str, Any], first: bytes, tail: bytes) -> None:
     twins = Twins(options, random=FewNumbers)
     twins.send(hub.Call("c1", "math.add", Binary(b"1"), "/math/add"))
     twins.send(hub.Call("c2", "math.add", Binary(b"1"), "/math/add", stream=True))
@@ -315,7 +316,7 @@ def test_whatever_the_fields_tell_is_heard_alike(options: dict[str, Any], first:
                 twins.receive(on("/math", asked(at, "add", value) + first + tail))
 
 
-def test_what_is_plain_takes_the_short_way(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_plain_messages_take_the_fast_path(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("receive_general", "send_general"):
         monkeypatch.setattr(MqttConversation, name, lambda *_given: pytest.fail("the long way was taken"))
     caller, service, other = (
@@ -339,7 +340,7 @@ def test_what_is_plain_takes_the_short_way(monkeypatch: pytest.MonkeyPatch) -> N
 @pytest.mark.parametrize("options", OPTIONS)
 @pytest.mark.parametrize("value", VALUES)
 @pytest.mark.parametrize("rest", RESPONSES[1:])
-def test_the_first_answer_of_each_kind_is_heard_alike(
+def test_first_response_of_each_kind_is_handled_equally(
     options: dict[str, Any], value: bytes | None, rest: dict[str, Any]
 ) -> None:
     twins = Twins(options)
@@ -359,13 +360,13 @@ def test_the_first_answer_of_each_kind_is_heard_alike(
 
 
 @pytest.mark.parametrize("options", OPTIONS[1:])
-def test_too_many_at_once_are_refused_alike(options: dict[str, Any]) -> None:
+def test_limits_are_enforced_equally(options: dict[str, Any]) -> None:
     twins = Twins(options)
-    # 0.8 of 4 calls are for one topic, and 0.8 of these for one device.
-    most, most_asked = (2, 3) if "shares" in options else (LIMITS.max_pending, LIMITS.max_pending)
+    # A topic may use 0.8 of 4 calls, and a device 0.8 of these.
+    limit, own_limit = (2, 3) if "shares" in options else (LIMITS.max_pending, LIMITS.max_pending)
     received = [message for number in range(6) for message in twins.receive(on("/math", asked(number, eos=True)))]
-    assert len(received) == most
-    assert len(twins.flush()) == 6 - most
+    assert len(received) == limit
+    assert len(twins.flush()) == 6 - limit
     for number in range(6):
         twins.send(hub.Call(f"c{number}", "math.add", Binary(b"1"), "/math/add"))
-    assert len(twins.flush()) == most_asked
+    assert len(twins.flush()) == own_limit

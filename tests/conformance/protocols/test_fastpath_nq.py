@@ -1,4 +1,4 @@
-"""Plain requests, acknowledgements and answers take a short way through NQ; nobody can tell it from the long one."""
+"""The fast path of NQ has the same results as the general path."""
 
 import json
 from functools import cache
@@ -75,12 +75,12 @@ WAITS = [0.0, 0.0, 0.01, 0.02, 1.0, 70.0, 4000.0, 90000.0]
 
 
 def bytes_of(text: str) -> bytes:
-    """Where it holds half of a surrogate pair, the packet is not UTF-8."""
+    """Return the bytes of a text; an unpaired surrogate makes it invalid UTF-8."""
     return text.encode(errors="surrogateescape")
 
 
 class Twins:
-    """Two conversations with the same past; one of them always takes the long way."""
+    """Two conversations with the same history, one of which always takes the general path."""
 
     def __init__(self, options: dict[str, Any], role: Role = Role.SERVER) -> None:
         self.options = {"id_prefix": "h", **options}
@@ -139,11 +139,11 @@ class Twins:
         self.compare()
 
     def compare(self) -> None:
-        assert picture(self.short) == picture(self.long)
+        assert full_state(self.short) == full_state(self.long)
 
 
-def picture(conversation: Any) -> dict[str, object]:  # noqa: ANN401  looks inside
-    """Return the whole state of a conversation, in order."""
+def full_state(conversation: Any) -> dict[str, object]:  # noqa: ANN401  looks inside
+    """Return the complete state of a conversation in order."""
     incoming, shared, line = conversation._incoming, conversation._shared, conversation._retransmission
     requests = incoming.requests
     return {
@@ -158,10 +158,10 @@ def picture(conversation: Any) -> dict[str, object]:  # noqa: ANN401  looks insi
             ),
             *(conversation._is_renewed, conversation._now),
         ),
-        "requests": [shape(each) for each in requests.all()],
+        "requests": [request_state(each) for each in requests.all()],
         "backchannels": [(a, each.key) for a, each in requests.by_backchannel.items()],
         "answered": [(a, each.key) for a, each in requests.answered.items()],
-        "pending acceptances": [(at, shape(each)) for at, each in incoming.pending_acceptances],
+        "pending acceptances": [(at, request_state(each)) for at, each in incoming.pending_acceptances],
         "refused": incoming.finished.refused.items(),
         "queue": [each if isinstance(each, bytes) else type(each).__name__ for each in line.queue],
         "waiting": [(wait, [each.due_at for each in waiting]) for wait, waiting in line._waiting.items()],
@@ -176,7 +176,7 @@ def picture(conversation: Any) -> dict[str, object]:  # noqa: ANN401  looks insi
     }
 
 
-def shape(request: Any) -> tuple[object, ...]:  # noqa: ANN401  looks inside
+def request_state(request: Any) -> tuple[object, ...]:  # noqa: ANN401  looks inside
     """Return the state of an incoming request."""
     return (
         *(request.key, request.state, request.queue_state, request.attempt, request.due_at, request.repeat_count),
@@ -190,7 +190,7 @@ def plain(r: int, target: str = "math-add") -> str:
 
 @pytest.mark.parametrize("options", OPTIONS, ids=str)
 @pytest.mark.parametrize("element", dict.fromkeys(ELEMENTS))
-def test_one_odd_part_at_a_time_is_found(element: str, options: dict[str, Any]) -> None:
+def test_packet_with_one_unusual_part_is_handled_equally(element: str, options: dict[str, Any]) -> None:
     for name, odd_ones in (("t", TARGETS), ("r", IDS), ("d", BODIES)):
         for odd in odd_ones if f"{{{name}}}" in element else odd_ones[:1]:
             written = element.format(**{**USUAL, name: odd})
@@ -206,7 +206,7 @@ def test_one_odd_part_at_a_time_is_found(element: str, options: dict[str, Any]) 
 
 @pytest.mark.parametrize("options", OPTIONS, ids=str)
 @pytest.mark.parametrize("result", RESULTS, ids=str)
-def test_an_answer_is_said_alike_whenever_it_comes(result: dict[str, Any], options: dict[str, Any]) -> None:
+def test_answers_are_sent_equally_in_any_state(result: dict[str, Any], options: dict[str, Any]) -> None:
     for before in range(6):
         twins = Twins(options)
         twins.receive(f"[{plain(1)},{plain(2)},{plain(3)}]")
@@ -230,15 +230,15 @@ def test_an_answer_is_said_alike_whenever_it_comes(result: dict[str, Any], optio
             twins.flush()
 
 
-def test_repeats_tombs_and_limits_are_the_same() -> None:
+def test_retransmissions_tombstones_and_limits_are_handled_equally() -> None:
     twins = Twins({"accept_within": 0.02, "max_tombs": 2})
-    for number in (1, 2, 2, 3, 4, 5, 5, 1):  # one too many, which is refused, again too
+    for number in (1, 2, 2, 3, 4, 5, 5, 1):  # one request above the limit, refused on repetition too
         twins.receive(plain(number))
     for number in (1, 2, 3, 4):
         twins.send(hub.Accepted(f"math-add#{number}"))
         twins.send(hub.Accepted(f"math-add#{number}"))
         twins.send(hub.Result(f"math-add#{number}", Json(b"1")))
-        twins.receive('{"i":"h-1"}')  # nothing has been said yet that it could mean
+        twins.receive('{"i":"h-1"}')  # no answer has been sent yet
     twins.flush()
     twins.receive('[{"i":"h-1"},{"i":"h-2"},{"i":"h-3"}]')
     for number in (1, 2, 3, 4, 5):
@@ -250,7 +250,7 @@ def test_repeats_tombs_and_limits_are_the_same() -> None:
         twins.flush()
 
 
-def test_who_does_not_take_its_answers_is_refused_alike() -> None:
+def test_peer_without_acknowledgements_is_refused_equally() -> None:
     twins = Twins({"accept_within": 0.02, "max_kept_bytes": 1500})
     twins.receive(f"[{plain(1)},{plain(2)}]")
     twins.send(hub.Result("math-add#1", LONG))
@@ -262,7 +262,7 @@ def test_who_does_not_take_its_answers_is_refused_alike() -> None:
     twins.receive(f'[{plain(4)},{{"i":"h-1"}},{plain(5)}]')
 
 
-def test_requests_that_are_more_than_calls_are_answered_alike() -> None:
+def test_builtin_requests_are_answered_equally() -> None:
     twins = Twins({"accept_within": 0.02})
     twins.receive('[{"t":"hub-subscribe","r":"1","d":{"topic":"a"}},{"t":"math-add","r":"2","d":1,"n":1}]')
     for key in ("hub-subscribe#1", "math-add#2"):
@@ -273,7 +273,7 @@ def test_requests_that_are_more_than_calls_are_answered_alike() -> None:
     twins.receive('[{"i":"h-1"},{"i":"h-2"}]')
 
 
-def test_events_of_ours_are_no_requests() -> None:
+def test_events_are_not_handled_as_requests() -> None:
     twins = Twins({}, Role.CLIENT)
     twins.send(hub.Subscribe("s1", parse_pattern("a", NQ), "mine"))
     twins.flush()
@@ -285,7 +285,7 @@ def test_events_of_ours_are_no_requests() -> None:
 
 
 @pytest.mark.parametrize("unaccepted", [False, True])
-def test_what_is_under_way_goes_on_alike_over_another_link_and_in_another_place(*, unaccepted: bool) -> None:
+def test_open_requests_continue_equally_after_reconnect_and_restore(*, unaccepted: bool) -> None:
     twins = Twins({"accept_within": 0.02})
     twins.receive(f"[{plain(1)},{plain(2)},{plain(3)}]")
     twins.send(hub.Accepted("math-add#1"))
@@ -303,7 +303,7 @@ def test_what_is_under_way_goes_on_alike_over_another_link_and_in_another_place(
         twins.flush()
 
 
-def test_what_is_plain_takes_the_short_way(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_plain_messages_take_the_fast_path(monkeypatch: pytest.MonkeyPatch) -> None:
     conversation = NqConversation(
         ConversationSetup("peer", Role.SERVER, Random(7), LIMITS, {"id_prefix": "h", "accept_within": 0.02})
     )
@@ -321,16 +321,16 @@ def test_what_is_plain_takes_the_short_way(monkeypatch: pytest.MonkeyPatch) -> N
 
 
 @pytest.mark.parametrize("past", [0, 1, 255, 256, 257, 4095, 4096, 65535])
-def test_identifiers_are_numbers_in_hexadecimal_whatever_came_before(past: int) -> None:
+def test_identifiers_are_hexadecimal_numbers(past: int) -> None:
     conversation = NqConversation(ConversationSetup("peer", Role.SERVER, Random(7), Limits(), {"id_prefix": "h"}))
-    common = conversation._shared
-    common.last_number = past
-    common.start_new_prefix([])
-    assert [common.mint() for _ in range(3)] == [f"{common.prefix}-{past + number:x}" for number in (1, 2, 3)]
-    assert all(common.is_ours(f"{common.prefix}-{past + number:x}") for number in (1, 2, 3))
+    shared = conversation._shared
+    shared.last_number = past
+    shared.start_new_prefix([])
+    assert [shared.mint() for _ in range(3)] == [f"{shared.prefix}-{past + number:x}" for number in (1, 2, 3)]
+    assert all(shared.is_ours(f"{shared.prefix}-{past + number:x}") for number in (1, 2, 3))
 
 
-@cache  # a strategy that is made for each example takes longer than all else
+@cache  # creating the strategy for each example would dominate the run time
 def packets() -> st.SearchStrategy[Packet]:
     parts = {"t": st.sampled_from(TARGETS), "r": st.sampled_from(IDS), "d": st.sampled_from(BODIES)}
     usual = {"t": st.just(TARGETS[0]), "r": st.sampled_from(IDS[:9]), "d": st.sampled_from(BODIES[:5])}
@@ -360,7 +360,7 @@ def answers() -> st.SearchStrategy[hub.HubMessage]:
 
 @given(st.data())
 @settings(max_examples=300, deadline=None)
-def test_the_short_way_leads_where_the_long_one_does(data: st.DataObject) -> None:
+def test_fast_path_equals_general_path(data: st.DataObject) -> None:
     twins = Twins(data.draw(st.sampled_from(OPTIONS)), data.draw(st.sampled_from(Role)))
     for _ in range(data.draw(st.integers(1, 12))):
         match data.draw(st.integers(0, 9)):

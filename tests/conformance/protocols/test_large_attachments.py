@@ -1,4 +1,4 @@
-"""What is too large for memory: attachments that lie elsewhere, and messages over the limit."""
+"""Attachments as blobs outside of memory, and messages above the limit."""
 
 from collections.abc import Mapping
 from operator import attrgetter
@@ -25,7 +25,7 @@ def only(*names: str) -> pytest.MarkDecorator:
 
 umq_dialects = only("umq36", "umq")
 holders = only("lrpm-json", "lrpm-cbor", "nq")
-"""Protocols whose messages hold their attachments."""
+"""Protocols with inline attachments."""
 TWO_ANNOUNCED = {"umq36": b'A2:C1:["upload"]', "umq": b"A2\nM1\nupload\n"}
 ANSWER = {
     "umq36": b"R1:",
@@ -35,7 +35,7 @@ ANSWER = {
     "nq": b'{"a":"',
     "mqtt-rpc": b"\x08\x01\x12",
 }
-"""How a message begins that may come at any time."""
+"""The start of a message that may arrive at any time."""
 
 
 def opened(spec: ProtocolSpec, limits: Mapping[str, object] | None = None) -> Conversation:
@@ -45,7 +45,7 @@ def opened(spec: ProtocolSpec, limits: Mapping[str, object] | None = None) -> Co
 
 
 def announced(spec: ProtocolSpec, limits: Mapping[str, object] | None = None) -> tuple[Conversation, tuple[str, ...]]:
-    """A server that has heard, at time 0, a call with two attachments; and their names."""
+    """Return a server that received a call with two attachments at time 0, and their names."""
     conversation = opened(spec, limits)
     (call,) = conversation.receive(Packet(TWO_ANNOUNCED[spec.name]), 0.0)
     assert isinstance(call, hub.Call)
@@ -53,7 +53,7 @@ def announced(spec: ProtocolSpec, limits: Mapping[str, object] | None = None) ->
 
 
 @umq_dialects
-def test_a_blob_is_an_attachment_like_any_other(spec: ProtocolSpec) -> None:
+def test_blob_is_delivered_as_an_attachment(spec: ProtocolSpec) -> None:
     conversation, (first, second) = announced(spec)
     blob = HugeBlob(1 << 28)
     assert conversation.receive(Packet(b"", is_text=False, blob=blob), 1.0) == (hub.Attachment(first, blob),)
@@ -61,7 +61,7 @@ def test_a_blob_is_an_attachment_like_any_other(spec: ProtocolSpec) -> None:
 
 
 @umq_dialects
-def test_a_blob_goes_out_as_it_lies_and_in_its_turn(spec: ProtocolSpec) -> None:
+def test_blob_is_sent_unread_and_in_order(spec: ProtocolSpec) -> None:
     pair, blob = Pair(spec), HugeBlob(1 << 28)
     conversation = pair.ends[Role.SERVER]
     conversation.send(hub.Call("h1", "upload", attachments=("a", "b")), 0.0)
@@ -72,7 +72,7 @@ def test_a_blob_goes_out_as_it_lies_and_in_its_turn(spec: ProtocolSpec) -> None:
 
 
 @umq_dialects
-def test_a_blob_over_the_limit_fails_alone(spec: ProtocolSpec) -> None:
+def test_blob_above_the_limit_fails_only_itself(spec: ProtocolSpec) -> None:
     conversation, (first, second) = announced(spec, {"max_attachment": 1000})
     (failed,) = conversation.receive(Packet(b"", is_text=False, blob=HugeBlob(1001)), 1.0)
     assert failed == hub.Attachment(first, error="larger than 1000 bytes")
@@ -81,7 +81,7 @@ def test_a_blob_over_the_limit_fails_alone(spec: ProtocolSpec) -> None:
 
 
 @umq_dialects
-def test_a_blob_that_nobody_announced_ends_the_conversation(spec: ProtocolSpec) -> None:
+def test_unannounced_blob_ends_the_conversation(spec: ProtocolSpec) -> None:
     conversation = opened(spec)
     assert not conversation.receive(Packet(b"", is_text=False, blob=HugeBlob(5)), 0.0)
     assert conversation.error is not None
@@ -90,7 +90,7 @@ def test_a_blob_that_nobody_announced_ends_the_conversation(spec: ProtocolSpec) 
 
 
 @umq_dialects
-def test_progress_keeps_an_attachment_alive(spec: ProtocolSpec) -> None:
+def test_progress_restarts_the_timeout_of_an_attachment(spec: ProtocolSpec) -> None:
     conversation, (first, second) = announced(spec)
     assert conversation.deadline() == 30.0
     for now in (20.0, 40.0, 60.0):
@@ -104,7 +104,7 @@ def test_progress_keeps_an_attachment_alive(spec: ProtocolSpec) -> None:
 
 
 @umq_dialects
-def test_one_that_was_given_up_and_comes_after_all_is_dropped_and_lets_the_next_come(spec: ProtocolSpec) -> None:
+def test_attachment_after_its_timeout_is_dropped_and_the_next_arrives(spec: ProtocolSpec) -> None:
     conversation, names = announced(spec)
     assert [message.name for message in conversation.wake(30.0) if isinstance(message, hub.Attachment)] == list(names)
     assert not conversation.progress(31.0, 1 << 24)
@@ -115,7 +115,7 @@ def test_one_that_was_given_up_and_comes_after_all_is_dropped_and_lets_the_next_
 
 
 @every_protocol
-def test_progress_means_nothing_where_nothing_is_awaited(spec: ProtocolSpec) -> None:
+def test_progress_without_an_awaited_attachment_has_no_effect(spec: ProtocolSpec) -> None:
     conversation = opened(spec)
     before = conversation.deadline(), conversation.take_packets()
     conversation.progress(5.0, 1 << 24)
@@ -123,7 +123,7 @@ def test_progress_means_nothing_where_nothing_is_awaited(spec: ProtocolSpec) -> 
 
 
 @holders
-def test_a_blob_within_the_limits_is_read_into_its_message(spec: ProtocolSpec) -> None:
+def test_blob_within_the_limits_is_read_into_its_message(spec: ProtocolSpec) -> None:
     pair, blob = Pair(spec), FakeBlob(b"\x00content")
     assert not pair.say(Role.SERVER, hub.Call("h1", "upload", Value(1), attachments=("a", "b")))
     assert not pair.say(Role.SERVER, hub.Attachment("a", blob))
@@ -135,7 +135,7 @@ def test_a_blob_within_the_limits_is_read_into_its_message(spec: ProtocolSpec) -
 
 
 @only("lrpm-json", "lrpm-cbor")
-def test_a_blob_over_the_limits_fails_in_lrpm_without_being_read(spec: ProtocolSpec) -> None:
+def test_blob_above_the_limits_fails_unread_in_lrpm(spec: ProtocolSpec) -> None:
     pair = Pair(spec, {"max_text": 1000})
     assert not pair.say(Role.SERVER, hub.Call("h1", "upload", attachments=("a", "b")))
     assert not pair.say(Role.SERVER, hub.Attachment("a", HugeBlob(1001)))
@@ -147,7 +147,7 @@ def test_a_blob_over_the_limits_fails_in_lrpm_without_being_read(spec: ProtocolS
     ]
 
 
-def test_a_blob_over_the_limits_fails_its_call_in_nq_without_being_read() -> None:
+def test_blob_above_the_limits_fails_its_call_unread_in_nq() -> None:
     pair = Pair(registry.load("nq"), {"max_text": 1000})
     conversation = pair.ends[Role.SERVER]
     conversation.send(hub.Call("h1", "upload", attachments=("a", "b")), 0.0)
@@ -160,7 +160,7 @@ def test_a_blob_over_the_limits_fails_its_call_in_nq_without_being_read() -> Non
 
 
 @holders
-def test_a_blob_that_cannot_be_read_any_more_fails_alone(spec: ProtocolSpec) -> None:
+def test_unreadable_blob_fails_only_itself(spec: ProtocolSpec) -> None:
     pair = Pair(spec)
     assert not pair.say(Role.SERVER, hub.Call("h1", "upload", attachments=("a", "b")))
     assert not pair.say(Role.SERVER, hub.Attachment("a", LostBlob(10)))
@@ -174,7 +174,7 @@ def test_a_blob_that_cannot_be_read_any_more_fails_alone(spec: ProtocolSpec) -> 
 
 @every_protocol
 @pytest.mark.parametrize("somewhere_else", [False, True])
-def test_a_message_over_the_limit_is_refused_whatever_is_in_it(spec: ProtocolSpec, somewhere_else: bool) -> None:
+def test_message_above_the_limit_is_refused(spec: ProtocolSpec, somewhere_else: bool) -> None:
     conversation, limit = opened(spec), Limits().max_text
     conversation.take_packets()
     content = ANSWER[spec.name] + b"x" * (limit + 1 - len(ANSWER[spec.name]))
@@ -186,20 +186,20 @@ def test_a_message_over_the_limit_is_refused_whatever_is_in_it(spec: ProtocolSpe
     assert refused.value.fault is Fault.TOO_LARGE
     assert str(limit + 1) in refused.value.text
     received = conversation.receive(packet, 0.0)
-    if spec.name == "mqtt-rpc":  # what others say on the same broker ends nobody's conversation
+    if spec.name == "mqtt-rpc":  # messages of other clients on a broker do not end the conversation
         assert [type(message) for message in received] == [hub.Stray]
         return
     (answer,) = conversation.take_packets()
     assert str(limit + 1).encode() in answer.payload
-    # NQ never ends by a fault: it delivers what can be read.
+    # A protocol error does not end an NQ conversation: it delivers the valid elements.
     assert (conversation.closed, conversation.error is not None) == (
         (False, False) if spec.name == "nq" else (True, True)
     )
 
 
 @every_protocol
-def test_a_message_that_lies_elsewhere_is_read_where_it_is_within_the_limit(spec: ProtocolSpec) -> None:
-    """So an operator who allows large messages need not care from which size on a transport spools them."""
+def test_message_in_a_blob_is_read_within_the_limit(spec: ProtocolSpec) -> None:
+    """Check that the spooling threshold of a transport is independent of the message limit."""
     if spec.name in {"umq", "umq36"}:
         packet = Packet(TWO_ANNOUNCED[spec.name])
     else:

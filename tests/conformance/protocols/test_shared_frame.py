@@ -1,4 +1,4 @@
-"""`alike`: who says so writes an event as all others do who say so, and one packet will do for them all."""
+"""`shared_frame`: one packet for all subscribers whose conversations return a frame."""
 
 from functools import cache
 from operator import attrgetter
@@ -19,7 +19,7 @@ from tests.conformance.protocols.conversation_pair import Pair
 
 PATTERN = topics.parse_pattern("sensors.*", topics.UMQ)
 LIMITS = {"max_text": 200, "max_pending": 8}
-"""Small enough for an event that does not fit in."""
+"""Small enough for an event that exceeds them."""
 NAMES = ["0", "1", "2", "3", "256", "257", "258", "never"]
 
 with_topics = pytest.mark.parametrize(
@@ -28,7 +28,7 @@ with_topics = pytest.mark.parametrize(
 
 
 class Subscriber:
-    """A hub's end of a conversation whose peer subscribes now and then."""
+    """A hub's conversation with a peer that sometimes subscribes."""
 
     def __init__(self, spec: ProtocolSpec) -> None:
         self.pair = Pair(spec, LIMITS)
@@ -44,7 +44,7 @@ class Subscriber:
             getattr(self, step)()
             self.pair.carry()
         except LocalProtocolError:
-            pass  # it was not the moment for that
+            pass  # not allowed in this state
 
     def subscribe(self) -> None:
         received = self.pair.say(Role.CLIENT, hub.Subscribe(f"h{self.count}", PATTERN, f"s{self.count}"))
@@ -75,7 +75,7 @@ class Subscriber:
             self.owed.append(name)
 
     def event_that_will_not_fit(self) -> None:
-        """It fits in until its attachment, or why there is none, stands beside it."""
+        """Send an event that exceeds the limit with its attachment, or with the error that replaces it."""
         if self.granted:
             name = f"a{self.count}"
             self.talk.send(hub.Event(self.granted[-1], ("sensors", "a"), Value("x" * 150), (name,)), 0.0)
@@ -97,9 +97,9 @@ SEGMENTS = (
 STEPS = [name for name, value in vars(Subscriber).items() if callable(value) and name not in {"__init__", "do"}]
 
 
-@cache  # a strategy that is made for each example takes longer than all else
+@cache  # creating the strategy for each example would dominate the run time
 def histories() -> st.SearchStrategy[list[str]]:
-    """What a subscriber may have been through; most begin with what there can be no event without."""
+    """Return histories of a subscriber; most begin with a granted subscription."""
     begins = st.sampled_from([[], ["subscribe"], ["subscribe", "grant"], ["subscribe", "subscribe", "grant"]])
     return st.tuples(begins, st.lists(st.sampled_from(STEPS), max_size=8)).map(lambda both: both[0] + both[1])
 
@@ -119,7 +119,7 @@ def bodies() -> st.SearchStrategy[Payload]:
 
 
 def written(conversation: Conversation, event: hub.Event) -> list[Packet] | None:
-    """What goes to the peer; None if it cannot be said."""
+    """Return the packets for a peer; None if the event cannot be sent."""
     conversation.take_packets()
     try:
         conversation.send(event, 0.0)
@@ -130,7 +130,7 @@ def written(conversation: Conversation, event: hub.Event) -> list[Packet] | None
 
 
 def common(conversation: Conversation, event: hub.Event) -> Packet | None:
-    """What goes to all who are alike; None if there is no such thing, or if it cannot be said."""
+    """Return the shared frame; None if there is none or the event cannot be sent."""
     conversation.take_packets()
     try:
         return conversation.shared_frame(event)
@@ -141,14 +141,14 @@ def common(conversation: Conversation, event: hub.Event) -> Packet | None:
         assert conversation.take_packets() == []
 
 
-def is_alike(subscriber: Subscriber, name: str) -> bool:
+def has_shared_frame(subscriber: Subscriber, name: str) -> bool:
     return common(subscriber.talk, hub.Event(name, ("sensors", "a"), Value(1))) is not None
 
 
 @with_topics
 @given(st.data())
 @settings(max_examples=150, deadline=None)
-def test_who_says_alike_writes_the_same_bytes_whatever_came_before(spec: ProtocolSpec, data: st.DataObject) -> None:
+def test_shared_frame_equals_sent_bytes_after_any_history(spec: ProtocolSpec, data: st.DataObject) -> None:
     subscribers = [Subscriber(spec) for _ in range(2)]
     for subscriber in subscribers:
         for step in data.draw(histories()):
@@ -163,27 +163,27 @@ def test_who_says_alike_writes_the_same_bytes_whatever_came_before(spec: Protoco
             continue
         assert shared[0] == shared[1]
         assert [written(each.talk, event) for each in subscribers] == [[packet] for packet in shared]
-        # Nothing else has changed: the next one can do without `send` as well.
+        # No other state has changed: the next event can be shared too.
         assert [common(each.talk, event) for each in subscribers] == shared
 
 
 @with_topics
-def test_a_live_subscription_is_alike_but_in_nq_where_events_have_identifiers(spec: ProtocolSpec) -> None:
+def test_active_subscription_has_a_shared_frame_except_in_nq(spec: ProtocolSpec) -> None:
     subscribers = [Subscriber(spec) for _ in range(2)]
     for subscriber in subscribers:
-        assert not is_alike(subscriber, "1")
-        assert not is_alike(subscriber, "256")
+        assert not has_shared_frame(subscriber, "1")
+        assert not has_shared_frame(subscriber, "256")
         for step in ("subscribe", "grant"):
             subscriber.do(step)
     (name,) = {name for subscriber in subscribers for name in subscriber.granted} if spec.name != "nq" else {"1"}
-    assert [is_alike(each, name) for each in subscribers] == [spec.name != "nq"] * 2
+    assert [has_shared_frame(each, name) for each in subscribers] == [spec.name != "nq"] * 2
     for subscriber in subscribers:
         subscriber.do("goodbye")
-    assert not any(is_alike(each, name) for each in subscribers)
+    assert not any(has_shared_frame(each, name) for each in subscribers)
 
 
 @pytest.mark.parametrize("name", ["lrpm-json", "lrpm-cbor"])
-def test_who_missed_an_event_is_not_alike_until_it_was_told(name: str) -> None:
+def test_subscriber_with_missed_events_has_no_shared_frame(name: str) -> None:
     spec = registry.load(name)
     plain, missing = Subscriber(spec), Subscriber(spec)
     for step in ("subscribe", "grant"):
@@ -191,41 +191,41 @@ def test_who_missed_an_event_is_not_alike_until_it_was_told(name: str) -> None:
         missing.do(step)
     missing.do("event_that_will_not_fit")
     (subscription,) = missing.granted
-    assert is_alike(plain, subscription)
-    assert not is_alike(missing, subscription)
+    assert has_shared_frame(plain, subscription)
+    assert not has_shared_frame(missing, subscription)
     event = hub.Event(subscription, ("sensors", "a"), Value(1))
     assert written(plain.talk, event) != written(missing.talk, event)
-    assert is_alike(missing, subscription)
+    assert has_shared_frame(missing, subscription)
     assert written(plain.talk, event) == written(missing.talk, event)
 
 
 @pytest.mark.parametrize("name", ["lrpm-json", "lrpm-cbor"])
-def test_no_event_overtakes_one_that_waits_for_its_attachments(name: str) -> None:
+def test_event_behind_a_deferred_one_has_no_shared_frame(name: str) -> None:
     waiting = Subscriber(registry.load(name))
     for step in ("subscribe", "grant", "subscribe", "grant"):
         waiting.do(step)
     other, subscription = waiting.granted
     waiting.do("event_with_attachment")
-    assert not is_alike(waiting, subscription)
-    assert is_alike(waiting, other)
+    assert not has_shared_frame(waiting, subscription)
+    assert has_shared_frame(waiting, other)
     assert written(waiting.talk, hub.Event(subscription, ("sensors", "a"), Value(1))) == []
     waiting.do("attachment")
-    assert is_alike(waiting, subscription)
+    assert has_shared_frame(waiting, subscription)
 
 
 @pytest.mark.parametrize("name", ["umq36", "umq"])
-def test_an_update_need_not_wait_for_attachments_that_are_owed(name: str) -> None:
+def test_update_is_shared_while_attachments_are_pending(name: str) -> None:
     waiting, plain = Subscriber(registry.load(name)), Subscriber(registry.load(name))
     for step in ("subscribe", "grant"):
         waiting.do(step)
         plain.do(step)
     waiting.do("event_with_attachment")
     (subscription,) = waiting.granted
-    assert is_alike(waiting, subscription)
+    assert has_shared_frame(waiting, subscription)
     event = hub.Event(subscription, ("sensors", "a"), Value(1))
     assert written(waiting.talk, event) == written(plain.talk, event)
 
 
-def test_a_protocol_without_events_is_never_alike() -> None:
+def test_protocol_without_events_has_no_shared_frame() -> None:
     conversation = Pair(registry.load("mqtt-rpc")).ends[Role.SERVER]
     assert all(conversation.shared_frame(hub.Event(name, ("a",))) is None for name in NAMES)

@@ -1,4 +1,4 @@
-"""The whole state table of every protocol: each message in each state does what the table says."""
+"""The state table of every protocol: each message in each state follows the table."""
 
 from enum import Enum
 from operator import attrgetter
@@ -14,25 +14,25 @@ from tests.support import conversations, vectors
 
 
 def samples(spec: ProtocolSpec) -> dict[type, Packet]:
-    """One packet for each message type, from the codec vectors."""
-    found: dict[type, Packet] = {}
+    """Return one packet for each message type from the codec vectors."""
+    packets: dict[type, Packet] = {}
     for vector in vectors.load(spec):
         if vector.is_dialogue or "refused" in vector.entry:
             continue
         packet = vectors.packet(vector.entry["packet"])
         messages = spec.decode(packet, Limits())
         if len(messages) == 1:
-            found.setdefault(type(messages[0]), packet)
-    return found
+            packets.setdefault(type(messages[0]), packet)
+    return packets
 
 
 @pytest.mark.parametrize("spec", registry.all_specs(), ids=attrgetter("name"))
-def test_every_message_has_a_vector(spec: ProtocolSpec) -> None:
+def test_each_message_type_has_a_vector(spec: ProtocolSpec) -> None:
     assert set(samples(spec)) == set(spec.messages.values())
 
 
 @pytest.mark.parametrize("spec", registry.all_specs(), ids=attrgetter("name"))
-def test_the_table_names_every_state_and_only_messages(spec: ProtocolSpec) -> None:
+def test_table_has_all_states_and_only_messages(spec: ProtocolSpec) -> None:
     assert set(spec.transitions) == set(spec.states)
     for row in spec.transitions.values():
         assert set(row) <= set(spec.messages.values())
@@ -49,21 +49,19 @@ def cases() -> list[object]:
 
 
 @pytest.mark.parametrize(("spec", "state", "kind", "packet"), cases())
-def test_a_message_in_a_state_does_what_the_table_says(
-    spec: ProtocolSpec, state: Enum, kind: type, packet: Packet
-) -> None:
+def test_message_in_a_state_follows_the_table(spec: ProtocolSpec, state: Enum, kind: type, packet: Packet) -> None:
     conversation = conversations.create_conversation(spec, Role.SERVER)
     conversations.force_state(conversation, state)
     received = conversation.receive(packet, 0.0)
-    after = spec.transitions[state].get(kind)
+    next_state = spec.transitions[state].get(kind)
     if conversation.closed and state.name == "CLOSED":
         assert not received
         assert not conversation.take_packets()
-    elif after is None:
+    elif next_state is None:
         assert conversation.error is not None
         assert conversation.error.fault is Fault.UNEXPECTED
         assert conversation.closed
     else:
-        # The message may still be refused for what it says (a version, a stray attachment), but not for coming now.
+        # The message may still be refused for its content (a version, a stray attachment), but not for its state.
         assert conversation.error is None or conversation.error.fault is not Fault.UNEXPECTED
-        assert conversation.error is not None or conversations.state_of(conversation) is after
+        assert conversation.error is not None or conversations.state_of(conversation) is next_state

@@ -1,4 +1,4 @@
-"""Every vector of every protocol: canonical ones in both directions, variants inward, dialogues step by step."""
+"""All vectors of all protocols: canonical ones are encoded and decoded, variants decoded, dialogues run in steps."""
 
 from typing import Any
 
@@ -17,7 +17,7 @@ FEWEST = 60
 
 
 @pytest.mark.parametrize("vector", vectors.all_vectors(dialogues=False), ids=str)
-def test_codec(vector: Vector) -> None:
+def test_codec_vector(vector: Vector) -> None:
     entry, spec = vector.entry, vector.spec
     limits = Limits(**entry.get("limits", {}))
     packet = vectors.packet(entry["packet"])
@@ -83,7 +83,7 @@ def check_fault(conversation: Conversation, fault: Fault, rule: str, packets: li
 
 
 @pytest.mark.parametrize("spec", registry.all_specs(), ids=lambda spec: spec.name)
-def test_there_are_enough_vectors_and_none_twice(spec: Any) -> None:  # noqa: ANN401  mypy has no name for ids' lambda
+def test_vectors_are_numerous_and_unique(spec: Any) -> None:  # noqa: ANN401  mypy has no name for ids' lambda
     names = [(each.entry["rule"], each.entry["name"]) for each in vectors.load(spec)]
     assert len(names) >= FEWEST
     assert len(names) == len(set(names))

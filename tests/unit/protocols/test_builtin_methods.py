@@ -25,7 +25,7 @@ def read(entry: dict[str, Any]) -> object:
 
 
 @pytest.mark.parametrize("entry", ENTRIES, ids=lambda entry: entry["name"])
-def test_a_call_of_a_built_in(entry: dict[str, Any]) -> None:
+def test_call_is_parsed_as_builtin_method(entry: dict[str, Any]) -> None:
     if "refused" in entry:
         with pytest.raises(builtin_methods.BadArguments, match=entry["refused"]):
             read(entry)
@@ -47,9 +47,9 @@ FORMS = [
 
 
 @given(st.sampled_from(FORMS), st.sampled_from(TOPICS), st.sampled_from(DATA), st.booleans())
-def test_a_plain_publication_is_read_as_any_other(form: str, topic: str, data: str, is_text: bool) -> None:
+def test_fast_path_of_publish_equals_the_general_path(form: str, topic: str, data: str, is_text: bool) -> None:
     text = form.format(topic, data)
-    # Whoever makes a Json body has found it well-formed.
+    # A Json body is always well-formed.
     body = Text(text) if is_text or strict_json.encode_if_json(text) is None else Json(text.encode())
     try:
         short: object = builtin_methods.fastpath_publish("1", body, STYLES)
@@ -63,26 +63,26 @@ def test_a_plain_publication_is_read_as_any_other(form: str, topic: str, data: s
     assert short in (None, long)
 
 
-def test_the_plain_publication_is_found() -> None:
+def test_plain_publication_takes_the_fast_path() -> None:
     for body in (Text('{"topic":"a","data":[1]}'), Json(b'{"data":[1],"topic":"a"}')):
         assert builtin_methods.fastpath_publish("1", body, STYLES) == Publish("1", ("a",), Json(b"[1]"))
     assert builtin_methods.fastpath_publish("1", Text("a\n[1]"), STYLES) == Publish("1", ("a",), Text("[1]"))
     assert builtin_methods.fastpath_publish("1", Value({"topic": "a"}), STYLES) is None
 
 
-def test_a_body_whose_marker_means_nothing_is_a_bad_argument() -> None:
+def test_invalid_marker_is_a_bad_argument() -> None:
     with pytest.raises(builtin_methods.BadArguments):
         builtin_methods.message_from_call("1", "hub.publish", Json(b'{"topic":"a","data":{"$base64":"%"}}'), STYLES)
     assert builtin_methods.read_description("1", Json(b'{"$base64":"%"}')) is None
 
 
 @pytest.mark.parametrize("body", [Value(None), Value({"methods": ["a"]}), Text("gibberish"), Value({"doc": 5})])
-def test_what_is_no_description_is_not_taken_for_one(body: Value) -> None:
+def test_invalid_description_is_not_parsed(body: Value) -> None:
     assert builtin_methods.read_description("1", body) is None
 
 
 @pytest.mark.parametrize(("more", "read"), [(3, 3), (0, 0), (-1, 0), (10**30, 0), (True, 0), ("3", 0), (None, 0)])
-def test_how_many_names_were_left_out_is_a_number(more: object, read: int) -> None:
+def test_count_of_omitted_names_must_be_a_number(more: object, read: int) -> None:
     found = builtin_methods.read_description("1", Value({"methods": ["a"], "routes": [], "more": more}))
     assert found == Description("1", ("a",), more=read)
     assert found is not None
@@ -92,12 +92,12 @@ def test_how_many_names_were_left_out_is_a_number(more: object, read: int) -> No
 
 
 @pytest.mark.parametrize("body", [Text("plain"), Value({"topic": 5, "data": 1}), Value({"topic": "%", "data": 1})])
-def test_what_is_no_envelope_stays_as_it_is(body: Value) -> None:
+def test_event_without_envelope_is_unchanged(body: Value) -> None:
     event = Event("s", (), body)
     assert builtin_methods.unwrap_event(event, STYLES) is event
 
 
-def test_an_envelope_may_not_make_a_body_too_deep() -> None:
+def test_envelope_must_not_exceed_the_depth_limit() -> None:
     deepest = Json(b"[" * 128 + b"]" * 128)
     with pytest.raises(Unrepresentable, match="nested"):
         builtin_methods.event_body(Event("s", ("a",), deepest, envelope=True), STYLES)
@@ -105,7 +105,7 @@ def test_an_envelope_may_not_make_a_body_too_deep() -> None:
         builtin_methods.event_body(Event("s", (), deepest, envelope=True), STYLES)
 
 
-def test_a_refusal_shows_no_more_than_a_few_names_and_the_beginning_of_each() -> None:
+def test_refusal_shows_few_shortened_names() -> None:
     body = Value({"topic": "a"} | {f"{number}" + "x" * 5000: 1 for number in range(50)})
     with pytest.raises(builtin_methods.BadArguments, match="not '0xx") as refused:
         builtin_methods.message_from_call("1", "hub.close", body, STYLES)

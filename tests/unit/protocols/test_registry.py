@@ -8,17 +8,17 @@ from fiveways.wire.payload import Value
 from tests.support import conversations
 
 
-def test_a_line_of_the_registry_must_name_a_protocol(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_registry_entry_must_be_a_protocol_spec(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(registry.PROTOCOLS, "wrong", "fiveways.errors:Fault")
     with pytest.raises(TypeError, match="is not a ProtocolSpec"):
         registry.load("wrong")
 
 
-def test_every_protocol_carries_its_own_name() -> None:
+def test_each_protocol_spec_has_its_registry_name() -> None:
     assert [spec.name for spec in registry.all_specs()] == list(registry.PROTOCOLS)
 
 
-def test_what_a_hub_must_know_of_a_protocol_is_told_by_its_spec() -> None:
+def test_protocol_spec_tells_challenge_and_stream_support() -> None:
     told = {
         spec.name: (spec.forwards_cancel, spec.supports_challenge, spec.supports_streamed_requests)
         for spec in registry.all_specs()
@@ -34,7 +34,7 @@ def test_what_a_hub_must_know_of_a_protocol_is_told_by_its_spec() -> None:
 
 
 @pytest.mark.parametrize("name", ["umq36", "umq", "lrpm-json", "lrpm-cbor", "mqtt-rpc"])
-def test_a_frame_beyond_the_limit_is_refused_as_too_large(name: str) -> None:
+def test_frame_above_the_limit_is_too_large(name: str) -> None:
     spec = registry.load(name)
     conversation = conversations.create_conversation(spec, Role.CLIENT, {"max_text": 500}, None)
     conversations.complete_handshake(conversation, spec, Role.CLIENT)

@@ -1,4 +1,4 @@
-"""Calls and how they end, where both sides stay."""
+"""Features: calls and their ends without disconnects."""
 
 import asyncio
 from typing import Final
@@ -20,7 +20,7 @@ from tests.conformance.bridges.raw_peer_base import FailureDetails, NotSupported
 BODY: Final = {"what": "tea", "hot": True, "with": [None, "milk", {}, []], "": "no key"}
 ERROR: Final = FailureDetails("no funds", "bank.err.no_funds", {"need": ["more"]}, 422, 1.5)
 DEFAULTS: Final = FailureDetails("", "app.err.failed", None, 500, 0.0)
-"""What a protocol says where a callee said nothing."""
+"""The values that a protocol uses for details that the callee did not give."""
 LOST: Final = {
     "umq36": ("failure-umq", {"name", "data", "code", "retry_after"}),
     "umq": ("failure-umq", {"name", "data", "code", "retry_after"}),
@@ -29,12 +29,12 @@ LOST: Final = {
     "nq": ("failure-nq", {"code", "retry_after"}),
     "mqtt-rpc": ("", set[str]()),
 }
-"""What each caller's protocol has no place for."""
+"""The details of a failure that each caller's protocol cannot express."""
 
 
 @feature("call", "Call and result")
 async def call(stage: Stage) -> Outcome:
-    """A call with a nested body, and an answer that holds what the callee heard."""
+    """A call with a nested body, and a result with the body that the callee received."""
     await stage.register("tell")
     call_id, received = await stage.start_call("tell", BODY)
     stage.callee.answer(received, [received.body, "and cake"])
@@ -46,7 +46,7 @@ async def call(stage: Stage) -> Outcome:
 
 @feature("failure", "Failure")
 async def failure(stage: Stage) -> Outcome:
-    """The callee fails with all that it has words for: text, name, data, code, and when to try again."""
+    """The callee fails with all details that its protocol can express: text, name, data, code and retry delay."""
     await stage.register("tell")
     call_id, received = await stage.start_call("tell")
     said = stage.callee.fail_with_details(received, ERROR)
@@ -69,9 +69,10 @@ async def failure(stage: Stage) -> Outcome:
 
 @feature("not-run", "Certainly not run")
 async def not_run(stage: Stage) -> Outcome:
-    """A method that nobody ever offered is refused as such; arguments do not fit a method that a Python client of the
-    callee's protocol registered (not on MQTT, where the schema decides); then the callee says of a call that it refused
-    it, and of another that its arguments are bad.
+    """A call of an unknown method fails.
+
+    A method of a Python client of the callee's protocol gets bad arguments (not on MQTT, where the schema decides).
+    Then the callee denies a call, and rejects the arguments of another one.
     """
     caller, callee = stage.caller, stage.callee
     nobody = await caller.call_and_wait(caller.spell("counter", "carry"), {"label": ""})
@@ -98,7 +99,10 @@ async def tell(message: str) -> str:
 
 @feature("cancel", "Cancel")
 async def cancel(stage: Stage) -> Outcome:
-    """The caller takes a call back: it ends at once, the callee is told, and its late answer reaches nobody."""
+    """The caller cancels a call: it ends at once.
+
+    The callee receives the cancellation, and its late result is dropped.
+    """
     caller, callee = stage.caller, stage.callee
     await stage.register("tell")
     call_id, received = await stage.start_call("tell")
@@ -115,7 +119,7 @@ async def cancel(stage: Stage) -> Outcome:
 
 
 async def is_told(callee: RawPeer, received: ReceivedMessage) -> Outcome:
-    """See whether a callee hears that its answer is not wanted any more, after the hub knows that."""
+    """Return whether a callee receives the cancellation that the hub has processed."""
     ping = callee.call(callee.builtin("ping"))
     told = await callee.receive()
     if told.kind == "cancel":
@@ -128,7 +132,7 @@ async def is_told(callee: RawPeer, received: ReceivedMessage) -> Outcome:
 
 @feature("timeout", "Timeout at the hub", timed=PROTOCOLS)
 async def timeout(stage: Stage) -> Outcome:
-    """The callee does not answer, and the hub ends the call when its time is over: it may have run."""
+    """The callee does not respond, and the hub ends the call at its deadline: the method may have run."""
     caller, callee = stage.caller, stage.callee
     await stage.register("tell")
     call_id, received = await stage.start_call("tell")
@@ -137,7 +141,7 @@ async def timeout(stage: Stage) -> Outcome:
         await is_told(callee, received)
         return EXACT
     await time_is_over(stage)
-    # A service behind a broker is asked again, since nobody knows whether it was there.
+    # The hub sends a request to a service behind a broker again, because nothing shows whether it was received.
     is_again = isinstance(callee, Mqtt) and not stage.is_direct
     answer = await answered_by(stage, callee, call_id) if is_again else await late(stage, received, call_id)
     assert answer.body == "done"
@@ -145,13 +149,13 @@ async def timeout(stage: Stage) -> Outcome:
 
 
 async def late(stage: Stage, received: ReceivedMessage, call_id: str) -> ReceivedMessage:
-    """Answer a call that was heard long ago, and return what its caller hears."""
+    """Answer a call after its end and return the messages of its caller."""
     stage.callee.answer(received, "done")
     return await stage.caller.wait_for_answer(call_id)
 
 
 async def answered_by(stage: Stage, callee: RawPeer, call_id: str) -> ReceivedMessage:
-    """Let somebody answer all calls, however often each comes, until the caller has its answer; return that."""
+    """Answer all calls, including repeated ones, until the caller has its result, and return that."""
 
     async def answer_all() -> None:
         while True:
@@ -164,12 +168,12 @@ async def answered_by(stage: Stage, callee: RawPeer, call_id: str) -> ReceivedMe
     answering.cancel()
     await asyncio.wait([answering])
     if isinstance(callee, Mqtt):
-        stage.disconnect(callee)  # what it was asked once more may be on its way
+        stage.disconnect(callee)  # a repeated request may be on its way
     return answer
 
 
 async def time_is_over(stage: Stage) -> None:
-    """Wait for as long as the hub waits for an answer: somebody else's call, made now, has ended."""
+    """Wait for the hub's timeout: another call, made now, has ended."""
     witness, sleeper = await stage.add_peer("umq"), await stage.add_peer("umq")
     name = f"Sleeper:n{stage.number}"
     await sleeper.register(name)

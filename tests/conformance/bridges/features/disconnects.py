@@ -1,4 +1,4 @@
-"""Somebody dies in the middle of a call."""
+"""Features: disconnects in the middle of a call."""
 
 import asyncio
 
@@ -12,7 +12,7 @@ from tests.conformance.bridges.raw_peer_base import ReceivedMessage
 
 @feature("callee-dies", "The callee dies in mid-call", timed=("mqtt-rpc", "nq"))
 async def callee_dies(stage: Stage) -> Outcome:
-    """The callee's connection is cut while it works: its caller hears that the call is lost, and may have run."""
+    """The callee disconnects while it works: the call fails as lost, because the method may have run."""
     await stage.register("tell")
     call_id, received = await stage.start_call("tell", "work")
     stage.disconnect(stage.callee)
@@ -29,29 +29,32 @@ async def callee_dies(stage: Stage) -> Outcome:
 
 
 async def _redelivered(stage: Stage, received: ReceivedMessage, call_id: str) -> Outcome:
-    """See that the next one who offers the method gets the request; a peer of NQ comes back, and answers itself."""
+    """Check that the next callee of the method gets the request; an NQ callee reconnects and answers itself."""
     if isinstance(stage.callee, Nq):
         stage.callee = await stage.reconnect(stage.callee)
         answer = await late(stage, received, call_id)
     else:
-        next_one = await stage.add_peer(stage.other)
-        await stage.register_late("tell", next_one)
-        answer = await answered_by(stage, next_one, call_id)
+        next_callee = await stage.add_peer(stage.other)
+        await stage.register_late("tell", next_callee)
+        answer = await answered_by(stage, next_callee, call_id)
     assert answer.body == "done"
     return changed("dies-waits")
 
 
 @feature("caller-dies", "The caller dies in mid-call")
 async def caller_dies(stage: Stage) -> Outcome:
-    """The caller's connection is cut while the callee works: it is told, and its late answer reaches nobody."""
+    """The caller disconnects while the callee works.
+
+    The callee receives a cancellation, and its late result is dropped.
+    """
     caller, callee = stage.caller, stage.callee
     await stage.register("tell")
     call_id, received = await stage.start_call("tell")
     stage.disconnect(caller)
     if isinstance(caller, Nq):
-        again = await stage.reconnect(caller)
+        reconnected = await stage.reconnect(caller)
         callee.answer(received, "you are back")
-        answer = await again.wait_for_answer(call_id)
+        answer = await reconnected.wait_for_answer(call_id)
         assert answer.body == "you are back"
         return changed("caller-nq")
     if isinstance(caller, Mqtt):

@@ -1,4 +1,4 @@
-"""Callbacks, variables, discovery, queues, attachments."""
+"""Features: callbacks, variables, discovery, work queues, attachments."""
 
 import re
 from typing import Final
@@ -15,7 +15,7 @@ DOC: Final = "Tells what it was told: žluťoučký kůň 😀."
 
 @feature("attachment", "Attachments")
 async def attachment(stage: Stage) -> Outcome:
-    """Three files go with a call, and come back in the other order with its answer."""
+    """A call with three attachments, and a result with the same attachments in another order."""
     caller, callee = stage.caller, stage.callee
     await stage.register("carry")
     call_id = caller.call(stage.name(caller, "carry"), {"label": TEXT}, FILES)
@@ -29,13 +29,13 @@ async def attachment(stage: Stage) -> Outcome:
 
 @feature("callback", "Callback")
 async def callback(stage: Stage) -> Outcome:
-    """The callee has the hub make a token; the caller calls it, gets its answer, and cannot call it again."""
+    """The callee creates a callback token; the caller calls it, gets the result, and cannot call it again."""
     caller, owner = stage.caller, stage.callee
     given = "C0" if stage.other == "umq36" else "c0"
     if isinstance(owner, Mqtt):
         await owner.serve("/callback", given)
     token = str(await owner.value(owner.builtin("callback"), {"id": given}))
-    # Who passes a token from one protocol to another knows that umq36 has no lower-case digits.
+    # A program that hands a token from one protocol to another converts its case: umq36 has no lower-case digits.
     token = token.upper() if stage.one == "umq36" else token.lower()
     call_id = caller.call_back(token, [TEXT])
     received = await owner.receive()
@@ -53,9 +53,9 @@ async def variable(stage: Stage) -> Outcome:
 
     async def peers() -> set[str]:
         listed = (await reader.value(reader.builtin("peers")))["peers"]
-        return {each["peer"] for each in listed if each["protocol"] == stage.other}
+        return {session["peer"] for session in listed if session["protocol"] == stage.other}
 
-    before = await peers()
+    old_value = await peers()
     owner = await stage.add_peer(stage.other)
     for value in (TEXT, "1.10", 1.5, {"a": [None]}, ""):
         try:
@@ -63,14 +63,14 @@ async def variable(stage: Stage) -> Outcome:
         except NotSupported:
             return impossible("variable-mqtt")
         await owner.check_alive()
-        (name,) = await peers() - before
+        (name,) = await peers() - old_value
         assert await reader.value(reader.builtin("get"), {"name": "Jméno", "peer": name}) == value
     return EXACT
 
 
 @feature("discovery", "Discovery with documentation")
 async def discovery(stage: Stage) -> Outcome:
-    """The callee's method is in the caller's list, and its documentation is told."""
+    """The callee's method is in the list that the caller gets, with its documentation."""
     caller = stage.caller
     await stage.register("tell", doc=DOC)
     name = stage.name(caller, "tell")
@@ -80,23 +80,23 @@ async def discovery(stage: Stage) -> Outcome:
 
 
 def plain(name: str) -> str:
-    """Return a name without its protocol's spelling."""
+    """Return a name without the spelling of its protocol."""
     return re.sub(r"[/:-]", ".", name).strip(".").lower()
 
 
 @feature("queue", "Push and pull")
 async def queue(stage: Stage) -> Outcome:
-    """The callee asks for a piece of work, the caller pushes one, and the callee gets it and does it."""
-    boss, worker = stage.caller, stage.callee
+    """The callee pulls a job, the caller pushes one, and the callee gets it and completes it."""
+    pusher, worker = stage.caller, stage.callee
     jobs = f"jobs{stage.number}"
     pull = {"queue": jobs, "callback": "C0" if stage.other == "umq36" else "c0"}
     if isinstance(worker, Mqtt):
         await worker.serve("/callback", "c0")
     assert await worker.value(worker.builtin("pull"), pull) is None
-    assert await boss.value(boss.builtin("push"), {"queue": jobs, "data": [TEXT]}) == {"waiting": 0}
-    work = await worker.receive()
-    assert (work.kind, work.name, work.body) == ("callback", pull["callback"], [TEXT])
-    worker.answer(work, "done")
+    assert await pusher.value(pusher.builtin("push"), {"queue": jobs, "data": [TEXT]}) == {"waiting": 0}
+    job = await worker.receive()
+    assert (job.kind, job.name, job.body) == ("callback", pull["callback"], [TEXT])
+    worker.answer(job, "done")
     await worker.check_alive()
-    assert jobs not in (await boss.value(boss.builtin("stats")))["queues"]
+    assert jobs not in (await pusher.value(pusher.builtin("stats")))["queues"]
     return EXACT

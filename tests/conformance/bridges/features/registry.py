@@ -1,4 +1,4 @@
-"""Importing this makes all features known; `ORDER` is that of the page."""
+"""The registry of all features; `ORDER` is their order on the page."""
 
 from typing import Final
 

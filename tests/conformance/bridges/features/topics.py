@@ -1,4 +1,4 @@
-"""Publications, and values that stay."""
+"""Features: publications and retained values."""
 
 import asyncio
 from contextlib import suppress
@@ -15,7 +15,7 @@ VALUES: Final[tuple[object, ...]] = ({"c": -0.0, "n": [2**64, None]}, "1.10", "Å
 
 @feature("publish", "Publish to a subscriber")
 async def publish(stage: Stage) -> Outcome:
-    """Values of all sorts, on a topic with letters that some protocols have to escape."""
+    """A publication with various values, on a topic with characters that some protocols must escape."""
     publisher, subscriber = stage.caller, stage.callee
     name = await subscriber.subscribe(stage.topic(subscriber))
     for value in VALUES:
@@ -27,7 +27,7 @@ async def publish(stage: Stage) -> Outcome:
 
 @feature("retained", "Retained value")
 async def retained(stage: Stage) -> Outcome:
-    """Two values are published to stay, and the second is the first thing that a later subscriber hears."""
+    """Two values are published with `retain`, and a later subscriber receives the second one first."""
     publisher, topic = stage.caller, stage.topic(stage.caller)
     early = await stage.add_peer(stage.other)
     await early.subscribe(stage.topic(early))
@@ -48,7 +48,7 @@ async def retained(stage: Stage) -> Outcome:
 
 
 async def unkept(stage: Stage) -> None:
-    """See that what a broker retains from now on is an event for the hub, and nothing that it keeps."""
+    """Check that a message retained by the broker from now on is an event for the hub, which does not retain it."""
     publisher = stage.caller
     first, second = await stage.add_peer(stage.other), await stage.add_peer(stage.other)
     await first.subscribe(stage.topic(first, "Other"))
@@ -61,7 +61,7 @@ async def unkept(stage: Stage) -> None:
 
 
 async def subscribed(stage: Stage) -> RawPeer:
-    """Subscribe, and hear what is there; a broker may take its time until it has it."""
+    """Subscribe and return the retained value, for which a broker may need some time."""
     late, is_there = stage.callee, False
     while not is_there:
         name = await late.subscribe(stage.topic(late))

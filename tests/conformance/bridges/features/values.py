@@ -1,4 +1,4 @@
-"""Values at the edges of what a protocol can hold."""
+"""Features: values at the limits of the protocols."""
 
 from typing import Final
 
@@ -9,15 +9,15 @@ from tests.conformance.bridges.pair_environment import Stage
 TEXT: Final = 'žluťoučký kůň 😀 \u2028 \x00 "quoted" back\\slash\nline'
 EDGES: Final = dict(zip(NUMBERS, (2**53, 2**53 + 1, 2**63, 2**64, -0.0), strict=True))
 MAPPED: Final = {name: str(EDGES[name]) for name in NUMBERS[:3]} | {"whole": float(2**64), "zero": -0.0}
-"""By protobuf's own mapping."""
+"""By protobuf's JSON mapping."""
 BYTES: Final = bytes(range(256))
 LARGE: Final = "x" * (1 << 20)
 DEEPEST_PROTOBUF: Final = 40
-"""Levels, map and array in turn, that take no more than 100 messages: three for a map, two for an array."""
+"""Alternating maps and arrays that need at most 100 messages: three for a map, two for an array."""
 
 
 def nested(levels: int) -> object:
-    """Arrays and maps in turn."""
+    """Return alternating arrays and maps."""
     value: object = "bottom"
     for level in range(levels):
         value = [value] if level % 2 else {"k": value}
@@ -25,7 +25,7 @@ def nested(levels: int) -> object:
 
 
 async def both_ways(stage: Stage, message: str, body: object) -> tuple[str, str]:
-    """A body as the callee hears it, and as the caller hears it when it is sent back."""
+    """Return a body as the callee receives it, and as the caller receives it in the result."""
     await stage.register(message)
     call_id, received = await stage.start_call(message, body)
     stage.callee.answer(received, received.body)
@@ -36,14 +36,14 @@ async def both_ways(stage: Stage, message: str, body: object) -> tuple[str, str]
 
 @feature("text", "Non-ASCII text")
 async def text(stage: Stage) -> Outcome:
-    """Czech, an emoji, a line separator, NUL, quotes, a backslash and a line end, both ways."""
+    """Czech, an emoji, a line separator, NUL, quotes, a backslash and a line end, in both directions."""
     assert await both_ways(stage, "tell", TEXT) == (exact(TEXT), exact(TEXT))
     return EXACT
 
 
 @feature("numbers", "Numbers at the edges")
 async def numbers(stage: Stage) -> Outcome:
-    """2^53, 2^53 + 1, 2^63, 2^64 and -0.0, both ways."""
+    """2^53, 2^53 + 1, 2^63, 2^64 and -0.0, in both directions."""
     there, back = await both_ways(stage, "weigh", EDGES)
     if "mqtt-rpc" not in {stage.one, stage.other}:
         assert there == back == exact(EDGES)
@@ -56,7 +56,7 @@ async def numbers(stage: Stage) -> Outcome:
 
 @feature("bytes", "Bytes within a body")
 async def data(stage: Stage) -> Outcome:
-    """All 256 bytes as a field of a map, each side in its own writing, both ways."""
+    """All 256 bytes in a field of a map, in each side's own form, in both directions."""
     caller, callee = stage.caller, stage.callee
     await stage.register("pack")
     call_id, received = await stage.start_call("pack", {"data": caller.write_bytes(BYTES)})
@@ -73,7 +73,7 @@ async def data(stage: Stage) -> Outcome:
 
 @feature("nesting", "Nesting of 128 levels")
 async def nesting(stage: Stage) -> Outcome:
-    """128 arrays and maps within each other, both ways."""
+    """128 nested arrays and maps, in both directions."""
     deep = nested(128)
     if "mqtt-rpc" in {stage.one, stage.other} and not stage.is_direct:
         deepest = nested(DEEPEST_PROTOBUF)
@@ -88,6 +88,6 @@ async def nesting(stage: Stage) -> Outcome:
 
 @feature("large", "A body of 1 MiB")
 async def large(stage: Stage) -> Outcome:
-    """A text of 2^20 letters, both ways; the hub's `limits.max_text` is 4 MiB here."""
+    """A text of 2^20 letters, in both directions; the hub's `limits.max_text` is 4 MiB here."""
     assert await both_ways(stage, "tell", LARGE) == (exact(LARGE), exact(LARGE))
     return EXACT

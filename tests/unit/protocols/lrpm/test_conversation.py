@@ -1,4 +1,4 @@
-"""What vectors cannot show: messages that pass the hub by, and bounds that only the inside tells."""
+"""LRPM conversations: application messages and internal limits, which vectors cannot show."""
 
 from random import Random
 
@@ -17,7 +17,7 @@ from fiveways.wire.payload import Json, Value
 
 
 def server(limits: Limits | None = None, kinds: object = None) -> LrpmConversation:
-    """A conversation after its handshake."""
+    """Return a conversation after its handshake."""
     setup = ConversationSetup("peer", Role.SERVER, Random(7), limits or Limits(), {"application_kinds": kinds})
     conversation = LrpmConversation(setup, lrpm.JSON_CODEC)
     conversation.receive(Packet(b"[2,null,{}]"), 0.0)
@@ -30,7 +30,7 @@ def payloads(conversation: LrpmConversation) -> list[bytes]:
     return [packet.payload for packet in conversation.take_packets()]
 
 
-def test_messages_of_an_application_are_taken_and_said_beside_the_hub() -> None:
+def test_application_messages_bypass_the_hub() -> None:
     conversation = server(kinds={"PING": 200})
     assert not conversation.receive(Packet(b'["PING",13,{"a":1}]'), 0.0)
     assert conversation.take_applications() == [lrpm.Application(200, (Json(b"13"), Json(b'{"a":1}')))]
@@ -41,13 +41,13 @@ def test_messages_of_an_application_are_taken_and_said_beside_the_hub() -> None:
         conversation.send_application(201, [])
 
 
-def test_an_application_says_nothing_before_the_session_is_open() -> None:
+def test_application_message_before_handshake_is_refused() -> None:
     setup = ConversationSetup("peer", Role.SERVER, Random(7), Limits(), {"application_kinds": [200]})
     with pytest.raises(LocalProtocolError):
         LrpmConversation(setup, lrpm.JSON_CODEC).send_application(200, [])
 
 
-def test_what_no_application_takes_is_bounded_in_number_and_size() -> None:
+def test_untaken_application_messages_are_limited_in_number_and_size() -> None:
     conversation = server(Limits(max_pending=3), kinds=[200])
     for number in range(9):
         conversation.receive(Packet(b"[200,%d]" % number), 0.0)
@@ -58,7 +58,7 @@ def test_what_no_application_takes_is_bounded_in_number_and_size() -> None:
     assert [message.fields for message in conversation.take_applications()] == [(Json(b"1007"),), (Json(b"1008"),)]
 
 
-def test_attachments_of_all_waiting_messages_together_are_bounded() -> None:
+def test_attachments_of_deferred_messages_share_a_limit() -> None:
     conversation = server(Limits(max_attachment=199))
     for number in (1, 2):
         conversation.send(hub.Call(f"h{number}", "upload", attachments=(f"a{number}", f"b{number}")), 0.0)
@@ -67,7 +67,7 @@ def test_attachments_of_all_waiting_messages_together_are_bounded() -> None:
     conversation.send(hub.Attachment("b2", b"x"), 0.0)
     meta = b'{"attachments":[null,"eA=="],"attachment_errors":{"0":"too large for LRPM: 100 bytes"}}'
     assert payloads(conversation) == [b'[40,257,"upload",null,%s]' % meta]
-    # What has gone out, or was cancelled, makes room again.
+    # Sent and cancelled messages release their space.
     conversation.send(hub.Cancel("h1"), 0.0)
     conversation.send(hub.Call("h3", "upload", attachments=("a3",)), 0.0)
     conversation.send(hub.Attachment("a3", bytes(100)), 0.0)
@@ -75,7 +75,7 @@ def test_attachments_of_all_waiting_messages_together_are_bounded() -> None:
     assert b"attachment_errors" not in packet
 
 
-def test_a_message_that_waits_is_forgotten_with_the_session() -> None:
+def test_deferred_message_is_dropped_with_the_session() -> None:
     conversation = server()
     conversation.send(hub.Call("h1", "upload", attachments=("a",)), 0.0)
     conversation.receive(Packet(b'[1,".bye.normal",{}]'), 0.0)
@@ -84,7 +84,7 @@ def test_a_message_that_waits_is_forgotten_with_the_session() -> None:
     assert payloads(conversation) == [b'[1,".bye.normal",{}]']
 
 
-def test_a_cancelled_message_leaves_the_attachment_to_the_others_that_wait_for_it() -> None:
+def test_cancelled_message_keeps_attachment_for_other_deferred_messages() -> None:
     conversation = server()
     for number in (1, 2):
         conversation.send(hub.Call(f"h{number}", "upload", attachments=("a",)), 0.0)
@@ -93,7 +93,7 @@ def test_a_cancelled_message_leaves_the_attachment_to_the_others_that_wait_for_i
     assert payloads(conversation) == [b'[40,257,"upload",null,{"attachments":["eA=="]}]']
 
 
-def test_ids_end_where_javascript_counts_no_further() -> None:
+def test_ids_end_at_largest_integer_of_javascript() -> None:
     conversation = server()
     conversation._next_id = MAX_ID
     conversation.send(hub.Call("h1", "a"), 0.0)
@@ -102,7 +102,7 @@ def test_ids_end_where_javascript_counts_no_further() -> None:
         conversation.send(hub.Call("h2", "a"), 0.0)
 
 
-def test_it_needs_waking_only_when_a_request_could_not_go_out_after_all() -> None:
+def test_deadline_exists_only_after_unsendable_request() -> None:
     conversation = server(Limits(max_text=90))
     assert conversation.deadline() is None
     assert not conversation.wake(1.0)
@@ -116,7 +116,7 @@ def test_it_needs_waking_only_when_a_request_could_not_go_out_after_all() -> Non
 
 
 @pytest.mark.parametrize("size", range(40, 80))
-def test_no_frame_is_longer_than_we_would_read(size: int) -> None:
+def test_frame_above_own_read_limit_is_not_sent(size: int) -> None:
     conversation = server(Limits(max_text=110))
     conversation.send(hub.Call("h1", "upload", attachments=("a", "b", "c")), 0.0)
     conversation.send(hub.Attachment("a", bytes(size)), 0.0)
@@ -126,7 +126,7 @@ def test_no_frame_is_longer_than_we_would_read(size: int) -> None:
 
 
 @pytest.mark.parametrize("limit", [0, 16, 60])
-def test_however_small_the_limit_a_refusal_is_said(limit: int) -> None:
+def test_refusal_is_sent_with_smallest_frame_limit(limit: int) -> None:
     conversation = server(Limits(max_text=60, max_name=limit // 8))
     conversation.receive(Packet(b'[40,13,"abcdefgh",1]'), 0.0)
     assert payloads(conversation) == [b'[20,40,13,"hub.err.no_such_procedure",null,{}]']
@@ -136,29 +136,29 @@ def test_however_small_the_limit_a_refusal_is_said(limit: int) -> None:
     assert conversation.closed
 
 
-def test_the_table_of_failures_is_total_and_can_be_read_back() -> None:
+def test_failure_uris_are_complete_and_read_back() -> None:
     assert set(bridge.URIS) == set(Reason)
     assert {bridge.REASONS[uri]: uri for uri in bridge.REASONS} == bridge.URIS
 
 
 @pytest.mark.parametrize(("seconds", "milliseconds"), [(0.0, 1), (-1.0, 1), (0.0004, 1), (1.5, 1500), (1e300, 10**12)])
-def test_a_timeout_is_some_milliseconds_at_least_and_some_decades_at_most(seconds: float, milliseconds: int) -> None:
+def test_timeout_is_limited_to_valid_milliseconds(seconds: float, milliseconds: int) -> None:
     assert bridge.call_meta(hub.Call("h1", "a", timeout=seconds)) == {"timeout": milliseconds}
 
 
-def test_a_conversation_has_few_enough_attributes_to_be_fast() -> None:
+def test_conversation_has_fewer_than_30_attributes() -> None:
     assert len(vars(server())) < 30
 
 
 def subscribed() -> LrpmConversation:
-    """A conversation with a subscription."""
+    """Return a conversation with a subscription."""
     conversation = server()
     conversation.receive(Packet(b'[63,14,"t",{}]'), 0.0)
     conversation.send(hub.Result("14"), 0.0)
     return conversation
 
 
-def test_incomplete_events_that_delay_complete_ones_are_hurried_once() -> None:
+def test_incomplete_events_before_complete_ones_are_hurried_once() -> None:
     conversation = subscribed()
     for number, names in enumerate([("a1", "a2"), ("a3",), (), ("a4",), ()]):
         conversation.send(hub.Event("256", ("t",), Value(number), names, number), 5.0)
@@ -168,7 +168,7 @@ def test_incomplete_events_that_delay_complete_ones_are_hurried_once() -> None:
     assert conversation.deadline() is None
 
 
-def test_event_that_becomes_complete_behind_others_has_them_hurried() -> None:
+def test_event_completed_behind_others_hurries_them() -> None:
     conversation = subscribed()
     for number, name in enumerate(("a1", "a2", "a3")):
         conversation.send(hub.Event("256", ("t",), Value(number), (name,), number), 5.0)

@@ -1,4 +1,4 @@
-"""The two encodings against each other, and against libraries that are not ours."""
+"""The two LRPM encodings compared with each other and with third-party libraries."""
 
 import json
 from typing import Any
@@ -19,29 +19,29 @@ LIMITS = Limits()
 
 
 def plain(message: lrpm.Message) -> list[Any]:
-    """What the document says a message is: the kind, then the fields."""
+    """Return the array that the spec defines for a message: the kind and the fields."""
     if isinstance(message, lrpm.Application):
         return [message.kind, *(field.value() for field in message.fields)]
-    kind = next(kind for kind, each in lrpm.MESSAGES_BY_KIND.items() if type(message) is each)
+    kind = next(kind for kind, value in lrpm.MESSAGES_BY_KIND.items() if type(message) is value)
     fields = (getattr(message, name) for name in message.__struct_fields__)
     return [int(kind), *(field.value() if isinstance(field, Payload) else field for field in fields)]
 
 
 @given(lrpm_json.messages())
 @settings(max_examples=200, deadline=None)
-def test_other_readers_of_json_see_the_kind_and_the_fields(message: lrpm.Message) -> None:
+def test_third_party_json_parser_reads_kind_and_fields(message: lrpm.Message) -> None:
     assert json.loads(lrpm.JSON_CODEC.encode(message).payload) == plain(message)
 
 
 @given(lrpm_cbor.messages())
 @settings(max_examples=200, deadline=None)
-def test_other_readers_of_cbor_see_the_kind_and_the_fields(message: lrpm.Message) -> None:
+def test_third_party_cbor_parser_reads_kind_and_fields(message: lrpm.Message) -> None:
     assert cbor2.loads(lrpm.CBOR_CODEC.encode(message).payload) == plain(message)
 
 
 @given(lrpm_json.messages())
 @settings(max_examples=200, deadline=None)
-def test_a_named_kind_is_read_field_by_field_and_gives_the_same(message: lrpm.Message) -> None:
+def test_named_kind_decodes_to_the_same_message(message: lrpm.Message) -> None:
     packet = lrpm.JSON_CODEC.encode(message)
     kind, comma, rest = packet.payload.partition(b",")
     if (number := int(kind[1:].rstrip(b"]"))) in lrpm.MESSAGES_BY_KIND:
@@ -51,7 +51,7 @@ def test_a_named_kind_is_read_field_by_field_and_gives_the_same(message: lrpm.Me
 
 @given(lrpm_cbor.messages())
 @settings(max_examples=200, deadline=None)
-def test_an_array_of_indefinite_length_gives_the_same(message: lrpm.Message) -> None:
+def test_indefinite_array_decodes_to_the_same_message(message: lrpm.Message) -> None:
     raw = lrpm.CBOR_CODEC.encode(message).payload
     head = 1 if raw[0] < 0x98 else 2
     packet = Packet(b"\x9f" + raw[head:] + b"\xff", is_text=False)
@@ -59,12 +59,12 @@ def test_an_array_of_indefinite_length_gives_the_same(message: lrpm.Message) -> 
 
 
 @pytest.mark.parametrize("codec", [lrpm.JSON_CODEC, lrpm.CBOR_CODEC], ids=["json", "cbor"])
-def test_only_messages_are_written(codec: lrpm.Codec) -> None:
+def test_object_that_is_not_a_message_cannot_be_encoded(codec: lrpm.Codec) -> None:
     with pytest.raises(LocalProtocolError):
         codec.encode("CALL")
 
 
-def test_application_kinds_have_numbers_and_maybe_names() -> None:
+def test_application_kinds_accept_numbers_and_names() -> None:
     assert parse_application_kinds(None) == (frozenset(), NO_KIND_NAMES)
     assert parse_application_kinds([127, 255]) == (frozenset({127, 255}), NO_KIND_NAMES)
     named = {"PING": 200, "PONG": 201}
@@ -74,18 +74,18 @@ def test_application_kinds_have_numbers_and_maybe_names() -> None:
 @pytest.mark.parametrize(
     "configured", [126, [126], [256], [True], ["PING"], "PING", {"ping": 200}, {"CALL": 200}, {"PING": 40}]
 )
-def test_application_kinds_that_cannot_be(configured: object) -> None:
+def test_invalid_application_kinds_are_refused(configured: object) -> None:
     with pytest.raises(LocalProtocolError):
         parse_application_kinds(configured)
 
 
-def test_every_body_of_ours_can_be_written_in_both_encodings() -> None:
+def test_any_body_can_be_encoded_in_json_and_cbor() -> None:
     message = lrpm.Result(13, Value({"a": [1, None, "ž", b"\x00"]}))
     assert json.loads(lrpm.JSON_CODEC.encode(message).payload)[2] == {"a": [1, None, "ž", {"$base64": "AA=="}]}
     assert cbor2.loads(lrpm.CBOR_CODEC.encode(message).payload)[2] == {"a": [1, None, "ž", b"\x00"]}
 
 
-def test_a_body_of_empty_maps_is_refused_before_anybody_converts_it() -> None:
+def test_body_with_too_many_empty_maps_is_refused_before_conversion() -> None:
     frame = cbor2.dumps([61, 300, "t", [{}] * 10, {}])
     assert lrpm.CBOR_CODEC.decode(Packet(frame, is_text=False), Limits(max_containers=11))
     with pytest.raises(RemoteProtocolError, match="more than 10 arrays, maps and tags"):

@@ -1,4 +1,4 @@
-"""Attachments travel in a field of the method's message: whole, in order, or not at all."""
+"""Attachments in a field of the method's message: complete and in order, or a failure."""
 
 import json
 from random import Random
@@ -18,7 +18,7 @@ FIELDS = {"carry": AttachmentField("files", is_repeated=True), "show": Attachmen
 
 
 class AsJson:
-    """Writes bodies as JSON; bytes are base64, as a schema has them."""
+    """A codec with JSON bodies; bytes are base64, as with a schema."""
 
     def to_wire(self, _topic: str, _kind: str, body: Payload, _direction: str) -> bytes:
         value = body.value()
@@ -34,8 +34,8 @@ def _plain(value: object) -> object:
     if isinstance(value, bytes):
         return json.loads(Value(value).json())["$base64"]
     if isinstance(value, dict):
-        return {key: _plain(each) for key, each in value.items()}
-    return [_plain(each) for each in value] if isinstance(value, list) else value
+        return {key: _plain(item) for key, item in value.items()}
+    return [_plain(item) for item in value] if isinstance(value, list) else value
 
 
 def attached(topic: str, kind: str, _direction: str) -> AttachmentField | None:
@@ -59,7 +59,7 @@ def call(body: object, *names: str, method: str = "math.carry", callback: bool =
     return hub.Call("h", method, Value(body), attachments=names, callback=callback, more=more)
 
 
-def test_a_call_waits_for_its_attachments_and_carries_them_in_order() -> None:
+def test_call_is_sent_with_attachments_in_order() -> None:
     conversation = make(Role.CLIENT)
     conversation.send(call({"label": "x"}, "a", "b"), 0.0)
     conversation.send(hub.Attachment("b", b"\xff"), 0.0)
@@ -70,7 +70,7 @@ def test_a_call_waits_for_its_attachments_and_carries_them_in_order() -> None:
     assert json.loads(request.value or b"") == {"label": "x", "files": ["AA==", "/w=="]}
 
 
-def test_what_comes_in_the_field_is_no_part_of_the_body() -> None:
+def test_received_attachments_are_removed_from_the_body() -> None:
     conversation = make(Role.SERVER)
     request = encode(Request("/math", 7, "carry", b'{"label":"x","files":["AA==",""]}', True, 0, 0))
     message, *attachments = conversation.receive(request, 0.0)
@@ -84,7 +84,7 @@ def test_what_comes_in_the_field_is_no_part_of_the_body() -> None:
     assert json.loads(response.value or b"") == {"label": "y", "files": ["AQ=="]}
 
 
-def test_a_body_that_is_no_object_has_no_attachments() -> None:
+def test_body_that_is_not_an_object_has_no_attachments() -> None:
     conversation = make(Role.SERVER)
     (message,) = conversation.receive(encode(Request("/math", 7, "carry", b"[1]", True, 0, 0)), 0.0)
     assert isinstance(message, hub.Call)
@@ -92,7 +92,7 @@ def test_a_body_that_is_no_object_has_no_attachments() -> None:
 
 
 @pytest.mark.parametrize("files", ["[]", "null"])
-def test_without_attachments_a_body_is_as_it_would_be_anyway(files: str) -> None:
+def test_body_without_attachments_is_unchanged(files: str) -> None:
     conversation = make(Role.SERVER)
     (message,) = conversation.receive(
         encode(Request("/math", 7, "carry", b'{"files":%s}' % files.encode(), True, 0, 0)), 0.0
@@ -105,7 +105,7 @@ def test_without_attachments_a_body_is_as_it_would_be_anyway(files: str) -> None
     assert json.loads(response.value or b"") == {"label": "y"}
 
 
-def test_an_answer_brings_its_attachments() -> None:
+def test_result_has_attachments() -> None:
     conversation = make(Role.CLIENT)
     conversation.send(call(None, method="math.show"), 0.0)
     (request,) = said(conversation)
@@ -116,7 +116,7 @@ def test_an_answer_brings_its_attachments() -> None:
     assert received == (hub.Result("h", Value({}), ("h/1",)), hub.Attachment("h/1", b"\x00"))
 
 
-def test_a_field_that_is_not_repeated_holds_one() -> None:
+def test_unrepeated_field_accepts_one_attachment() -> None:
     conversation = make(Role.CLIENT)
     conversation.send(call(None, "a", method="math.show"), 0.0)
     conversation.send(hub.Attachment("a", b"\x00"), 0.0)
@@ -142,13 +142,13 @@ def test_a_field_that_is_not_repeated_holds_one() -> None:
         call("bad", "a"),
     ],
 )
-def test_what_has_no_place_for_attachments_is_refused_at_once(message: hub.Call) -> None:
+def test_attachments_without_a_field_are_refused_at_once(message: hub.Call) -> None:
     with pytest.raises(Unrepresentable):
         make(Role.CLIENT).send(message, 0.0)
 
 
 @pytest.mark.parametrize("body", ["text", [1], {"files": []}])
-def test_a_body_beside_which_they_have_no_place_fails_its_call(body: object) -> None:
+def test_body_that_conflicts_with_attachment_field_fails_its_call(body: object) -> None:
     conversation = make(Role.CLIENT)
     conversation.send(call(body, "a"), 0.0)
     conversation.send(hub.Attachment("a", b""), 0.0)
@@ -157,7 +157,7 @@ def test_a_body_beside_which_they_have_no_place_fails_its_call(body: object) -> 
     assert failure.reason is Reason.BAD_ARGUMENTS
 
 
-def test_an_attachment_that_failed_fails_the_call_as_not_run_and_an_answer_as_run() -> None:
+def test_failed_attachment_fails_call_as_not_run_and_result_as_run() -> None:
     conversation = make(Role.CLIENT)
     conversation.send(call({}, "a"), 0.0)
     conversation.send(hub.Attachment("a", error="no disk"), 0.0)
@@ -174,7 +174,7 @@ def test_an_attachment_that_failed_fails_the_call_as_not_run_and_an_answer_as_ru
     assert (error.code, error.user_message) == (500, "an attachment failed: no disk")
 
 
-def test_attachments_are_bounded_both_ways() -> None:
+def test_attachments_are_limited_in_both_directions() -> None:
     conversation = make(Role.CLIENT, Limits(max_text=100))
     conversation.send(call({}, "a"), 0.0)
     conversation.send(hub.Attachment("a", b"x" * 101), 0.0)
@@ -188,7 +188,7 @@ def test_attachments_are_bounded_both_ways() -> None:
     assert (error.code, error.user_message) == (400, "2 attachments")
 
 
-def test_a_cancelled_call_is_not_said_when_its_attachments_come() -> None:
+def test_cancelled_call_is_not_sent_when_its_attachments_arrive() -> None:
     conversation = make(Role.CLIENT)
     conversation.send(call({}, "a"), 0.0)
     with pytest.raises(LocalProtocolError, match="open already"):
@@ -198,7 +198,7 @@ def test_a_cancelled_call_is_not_said_when_its_attachments_come() -> None:
     assert said(conversation) == []
 
 
-def test_an_answer_that_waits_is_overtaken_by_a_failure() -> None:
+def test_failure_replaces_deferred_result() -> None:
     conversation = make(Role.SERVER)
     (message,) = conversation.receive(encode(Request("/math", 7, "carry", b"{}", True, 0, 0)), 0.0)
     assert isinstance(message, hub.Call)
@@ -211,7 +211,7 @@ def test_an_answer_that_waits_is_overtaken_by_a_failure() -> None:
     assert isinstance(error, ErrorResponse)
 
 
-def test_an_answer_whose_message_has_no_field_for_them_is_refused() -> None:
+def test_result_attachments_without_a_field_are_refused() -> None:
     conversation = make(Role.SERVER)
     (message,) = conversation.receive(encode(Request("/math", 8, "plain", b"{}", True, 0, 0)), 0.0)
     assert isinstance(message, hub.Call)
@@ -219,7 +219,7 @@ def test_an_answer_whose_message_has_no_field_for_them_is_refused() -> None:
         conversation.send(hub.Result(message.id, Value({}), ("e",)), 0.0)
 
 
-def test_an_answer_in_parts_has_no_place_for_attachments() -> None:
+def test_streamed_result_with_attachments_is_refused() -> None:
     conversation = make(Role.SERVER)
     (message,) = conversation.receive(encode(Request("/math", 7, "count", b"{}", True, 0, 0)), 0.0)
     assert isinstance(message, hub.Call)

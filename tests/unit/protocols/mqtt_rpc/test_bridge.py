@@ -1,4 +1,4 @@
-"""The MQTT column of the table of failures, times, and bodies without a schema."""
+"""Failures, times and bodies without a schema in RPC over MQTT."""
 
 from math import inf, nan
 
@@ -23,20 +23,23 @@ def over_the_wire(failure: Failure) -> Failure:
     return bridge.parse_error_response(read, failure.id)
 
 
-def test_the_table_is_total_and_can_be_read_back() -> None:
+def test_failure_tags_are_complete_and_read_back() -> None:
     assert set(bridge.ERRORS) == set(Reason)
     for reason in Reason:
         assert over_the_wire(Failure("h", reason, "text")).reason is reason
 
 
-def test_every_error_that_a_hub_makes_says_so() -> None:
-    """All but one: MQRPC-a10 gives the tag of a timeout, of which nobody knows whether it ran."""
+def test_hub_errors_have_the_tag_prefix_of_the_hub() -> None:
+    """Check the tags of hub errors except for a timeout.
+
+    MQRPC-a10 defines the tag of a timeout, and whether the method ran is unknown.
+    """
     for reason, (_, tag) in bridge.ERRORS.items():
         assert tag.startswith("hub.") or reason in {Reason.TIMEOUT, Reason.RAISED}
 
 
 @given(name=st.text() | st.sampled_from([tag for _, tag in bridge.ERRORS.values()]), code=st.integers(0, 2**40))
-def test_a_method_that_ran_is_never_taken_for_one_that_did_not(name: str, code: int) -> None:
+def test_error_of_a_method_never_means_that_it_did_not_run(name: str, code: int) -> None:
     assert over_the_wire(Failure("h", Reason.RAISED, "x", name=name, code=code)).reason.execution is Execution.YES
 
 
@@ -47,35 +50,35 @@ def test_a_method_that_ran_is_never_taken_for_one_that_did_not(name: str, code: 
     retry_after=st.integers(0, 2**32 - 1),
     value=st.none() | st.binary(min_size=1, max_size=5),
 )
-def test_an_error_of_a_callee_is_passed_on_unchanged(
+def test_error_of_a_callee_is_forwarded_unchanged(
     code: int, tag: str, text: str, retry_after: int, value: bytes | None
 ) -> None:
-    """From one broker to another, except for codes that are no errors, and tags that only a hub may use."""
-    came = ErrorResponse("/t", 7, "", value, code, tag, text, retry_after, True)
-    failure = bridge.parse_error_response(came, "h")
-    goes = bridge.error_response(failure, "/t", 7)
+    """Convert an error twice, except for codes that are no errors and tags that only a hub may use."""
+    decoded = ErrorResponse("/t", 7, "", value, code, tag, text, retry_after, True)
+    failure = bridge.parse_error_response(decoded, "h")
+    encoded = bridge.error_response(failure, "/t", 7)
     if failure.reason is Reason.RAISED:
-        assert goes == ErrorResponse("/t", 7, "", value, code if code >= 400 else 500, tag, text, retry_after, True)
+        assert encoded == ErrorResponse("/t", 7, "", value, code if code >= 400 else 500, tag, text, retry_after, True)
 
 
-def test_a_time_to_wait_that_is_no_number_is_none() -> None:
+def test_retry_after_that_is_nan_is_absent() -> None:
     assert over_the_wire(Failure("h", Reason.OVERLOADED, retry_after=nan)).retry_after == 1.0
     assert over_the_wire(Failure("h", Reason.DENIED, retry_after=nan)).retry_after is None
 
 
 @pytest.mark.parametrize("reason", Reason)
 @pytest.mark.parametrize("data", [Json(b'{"a":1}'), Json(b"[1, 2]"), Binary(b"\x08\x01"), Value({"a": 1}), Value([])])
-def test_error_data_come_back_as_what_they_were(reason: Reason, data: Payload) -> None:
-    came = over_the_wire(Failure("h", reason, "x", data)).data
-    assert came is not None
-    assert came.value() == data.value()
+def test_error_data_is_read_back_unchanged(reason: Reason, data: Payload) -> None:
+    decoded = over_the_wire(Failure("h", reason, "x", data)).data
+    assert decoded is not None
+    assert decoded.value() == data.value()
 
 
-def test_half_a_surrogate_pair_does_not_keep_a_failure_from_its_caller() -> None:
+def test_failure_with_unpaired_surrogate_is_delivered() -> None:
     assert over_the_wire(Failure("h", Reason.DENIED, "a\ud800b")).text == "a?b"
 
 
-def test_error_data_that_json_cannot_hold_is_left_out() -> None:
+def test_error_data_that_json_cannot_express_is_dropped() -> None:
     for data in (Value({1: 2}), Json(b'{"$base64":"?"}'), Value(object())):
         assert over_the_wire(Failure("h", Reason.RAISED, "x", data)).text == "x"
     assert over_the_wire(Failure("h", Reason.RAISED, "x", Value({1: 2}))).data is None
@@ -100,12 +103,12 @@ def test_error_data_that_json_cannot_hold_is_left_out() -> None:
         (nan, 0),
     ],
 )
-def test_seconds_become_milliseconds(seconds: float | None, expected: int) -> None:
+def test_seconds_are_converted_to_milliseconds(seconds: float | None, expected: int) -> None:
     assert bridge.to_milliseconds(seconds) == expected
 
 
 @given(number=st.integers(1, 2**32 - 1))
-def test_milliseconds_survive_the_way_through_seconds(number: int) -> None:
+def test_milliseconds_survive_conversion_to_seconds(number: int) -> None:
     assert bridge.to_milliseconds(number / 1000) == number
 
 
@@ -120,7 +123,7 @@ def test_milliseconds_survive_the_way_through_seconds(number: int) -> None:
         (Value(False), None, b"false"),
     ],
 )
-def test_bodies_without_a_schema(body: Payload, plain: bytes | None, json: bytes) -> None:
+def test_bodies_without_a_schema_are_bytes(body: Payload, plain: bytes | None, json: bytes) -> None:
     assert bridge.JSON_CODEC.to_wire("/hub", "echo", body, bridge.REQUEST) == json
     if plain is None:
         with pytest.raises(Unrepresentable):

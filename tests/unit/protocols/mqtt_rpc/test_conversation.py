@@ -1,4 +1,4 @@
-"""Conversations on a broker that sends everything to everybody, the sender too, and what no vector can say."""
+"""Conversations on a broker that sends every message to every client, including its sender."""
 
 from math import inf, nan
 from random import Random
@@ -28,7 +28,7 @@ def answers(conversation: MqttConversation) -> list[object]:
 
 
 class Broker:
-    """All ends hear all topics, in one order; with `repeats`, as at least once promises, now and then twice."""
+    """A broker that delivers all topics to all clients in one order; with `repeats` some messages arrive twice."""
 
     def __init__(self, clients: int, repeats: Random | None = None) -> None:
         self.hub = make(Role.SERVER, 0, serve=SERVE)
@@ -52,7 +52,7 @@ class Broker:
 
 
 @pytest.mark.parametrize("repeats", [None, 1, 2, 3])
-def test_every_call_is_run_once_and_answered_once(repeats: int | None) -> None:
+def test_each_call_runs_once_and_gets_one_response(repeats: int | None) -> None:
     broker = Broker(3, None if repeats is None else Random(repeats))
     for number in range(20):
         for client in broker.clients:
@@ -72,7 +72,7 @@ def test_every_call_is_run_once_and_answered_once(repeats: int | None) -> None:
         assert broker.hub.stray_responses == 0
 
 
-def test_streams_in_both_directions_pass_through_an_echoing_broker() -> None:
+def test_streams_in_both_directions_survive_echoes() -> None:
     broker = Broker(2)
     client = broker.clients[0]
     client.send(hub.Call("h", "math.talk", Binary(b"0"), more=True, stream=True), 0.0)
@@ -95,7 +95,7 @@ def test_streams_in_both_directions_pass_through_an_echoing_broker() -> None:
     assert broker.take(broker.hub) == []
 
 
-def test_what_a_flood_of_requests_leaves_behind_is_bounded() -> None:
+def test_state_after_many_requests_is_limited() -> None:
     conversation = make(serve=SERVE, limits=Limits(max_pending=8))
     for number in range(1, 1001):
         packet = encode(Request("/math", number, "add", b"x", True, 1000, 4))
@@ -110,7 +110,7 @@ def test_what_a_flood_of_requests_leaves_behind_is_bounded() -> None:
     assert conversation.stray_responses == 1000
 
 
-def test_the_time_to_wake_up_is_never_too_late() -> None:
+def test_deadline_is_never_after_an_expiry() -> None:
     conversation = make(serve=SERVE)
     assert conversation.deadline() is None
     conversation.receive(encode(Request("/math", 1, "add", b"", True, 30, 3)), 100.0)
@@ -131,7 +131,7 @@ def test_the_time_to_wake_up_is_never_too_late() -> None:
     assert list(conversation.wake(200.0)) == []
 
 
-def test_what_was_odd_is_counted() -> None:
+def test_protocol_errors_are_counted() -> None:
     conversation = make(serve=SERVE)
     conversation.receive(encode(Request("/math", 1, "add", b"", True, 5, 9)), 0.0)
     conversation.receive(Packet(b"\xff", is_text=False, channel="/math"), 0.0)
@@ -142,14 +142,14 @@ def test_what_was_odd_is_counted() -> None:
 
 
 def numbers_of(seed: int) -> list[int]:
-    """The ids of three requests of one conversation."""
+    """Return the ids of three requests of one conversation."""
     conversation = MqttConversation(ConversationSetup("broker", Role.CLIENT, Random(seed)))
     for name in ("h1", "h2", "h3"):
         conversation.send(hub.Call(name, "math.add"), 0.0)
     return [message.correlation_id for message in answers(conversation) if isinstance(message, Request)]
 
 
-def test_ids_of_one_conversation_differ_in_their_lower_half_alone() -> None:
+def test_ids_of_one_conversation_share_their_upper_half() -> None:
     one, other = numbers_of(1), numbers_of(2)
     assert len({*one, *other}) == 6
     assert len({number >> 32 for number in one}) == 1
@@ -157,13 +157,13 @@ def test_ids_of_one_conversation_differ_in_their_lower_half_alone() -> None:
 
 
 class Zeros(Random):
-    """Chance that draws nothing but zeros."""
+    """A random source that returns only zeros."""
 
     def getrandbits(self, _bits: int, /) -> int:
         return 0
 
 
-def test_id_is_never_zero_and_never_one_that_is_open() -> None:
+def test_new_id_is_not_zero_and_not_open() -> None:
     free, taken = (MqttConversation(ConversationSetup("broker", Role.SERVER, Zeros())) for _ in range(2))
     first = 1 << 32
     taken.receive(encode(Request("/math", first, "add", b"", eos=True)), 0.0)
@@ -172,7 +172,7 @@ def test_id_is_never_zero_and_never_one_that_is_open() -> None:
         assert [message.correlation_id for message in answers(conversation) if isinstance(message, Request)] == [number]
 
 
-def test_a_registry_may_be_asked_which_methods_stream() -> None:
+def test_registry_defines_streaming_kinds() -> None:
     conversation = make(
         serve=lambda topic, kind: {("/math", "talk"): "both", ("/math", "add"): "unary"}.get((topic, kind))
     )
@@ -180,13 +180,13 @@ def test_a_registry_may_be_asked_which_methods_stream() -> None:
     (call,) = conversation.receive(encode(Request("/math", 1, "talk", b"")), 0.0)
     assert isinstance(call, hub.Call)
     assert (call.more, call.stream) == (True, True)
-    # A part may lack the type; it belongs to its call all the same.
+    # A part may lack the type of its call.
     broken = Packet(b"\x08\x01\x12\x01\x0a\x18\x00", is_text=False, channel="/math")
     assert [type(message) for message in conversation.receive(broken, 0.0)] == [hub.Stray, hub.Cancel]
 
 
 class Digits:
-    """A codec as a schema would make one: bodies are JSON numbers, written as digits."""
+    """A codec like one of a schema: bodies are JSON numbers, written as digits."""
 
     def to_wire(self, topic: str, kind: str, body: Payload, direction: str) -> bytes:
         if not isinstance(body.value(), int):
@@ -200,7 +200,7 @@ class Digits:
         return Json(data.removeprefix(head))
 
 
-def test_a_codec_translates_bodies_in_both_directions() -> None:
+def test_codec_converts_bodies_in_both_directions() -> None:
     client, server = make(Role.CLIENT, codec=Digits()), make(serve=SERVE, codec=Digits())
     client.send(hub.Call("h", "math.talk", Json(b"1"), more=True, stream=True), 0.0)
     client.send(hub.Part("h", Json(b"2"), last=True), 0.0)
@@ -217,7 +217,7 @@ def test_a_codec_translates_bodies_in_both_directions() -> None:
     assert list(client.receive(packet, 0.0)) == [hub.Result("h", Json(b"3"), stream=True)]
 
 
-def test_a_body_that_the_codec_refuses_ends_at_its_sender() -> None:
+def test_body_refused_by_codec_gets_an_error_response() -> None:
     server = make(serve=SERVE, codec=Digits())
     assert list(server.receive(encode(Request("/math", 1, "add", b"?", True)), 0.0)) == []
     (answer,) = answers(server)
@@ -231,7 +231,7 @@ def test_a_body_that_the_codec_refuses_ends_at_its_sender() -> None:
 
 
 @pytest.mark.parametrize("stream", [False, True])
-def test_a_result_that_the_codec_refuses_fails_the_call(stream: bool) -> None:
+def test_result_refused_by_codec_fails_the_call(stream: bool) -> None:
     client = make(Role.CLIENT, codec=Digits())
     client.send(hub.Call("h", "math.count", Json(b"1"), stream=stream), 0.0)
     (asked,) = answers(client)
@@ -244,7 +244,7 @@ def test_a_result_that_the_codec_refuses_fails_the_call(stream: bool) -> None:
 
 
 @pytest.mark.parametrize("answer", [b"[]", b"\x00", b"", b'{"$base64":"?"}', b'{"doc":5}'])
-def test_a_description_that_describes_nothing_fails_the_question(answer: bytes) -> None:
+def test_invalid_description_fails_discover(answer: bytes) -> None:
     client = make(Role.CLIENT)
     client.send(hub.Discover("h"), 0.0)
     (asked,) = answers(client)
@@ -255,7 +255,7 @@ def test_a_description_that_describes_nothing_fails_the_question(answer: bytes) 
 
 
 @pytest.mark.parametrize("arguments", [b"[]", b"\x00", b'{"name":5}', b'{"name":"/hub/x"}', b'{"$base64":"?"}'])
-def test_a_built_in_that_is_called_in_vain_is_answered_at_once(arguments: bytes) -> None:
+def test_builtin_with_bad_arguments_is_refused_at_once(arguments: bytes) -> None:
     conversation = make(serve={"/hub": {}})
     assert list(conversation.receive(encode(Request("/hub", 1, "register", arguments, True)), 0.0)) == []
     (answer,) = answers(conversation)
@@ -264,7 +264,7 @@ def test_a_built_in_that_is_called_in_vain_is_answered_at_once(arguments: bytes)
 
 
 @pytest.mark.parametrize("name", ["bad*name", "a+b", "x" * 300, "a..b", "path/" * 200 + "add"])
-def test_a_name_that_cannot_be_folded_is_answered_at_once(name: str) -> None:
+def test_name_that_cannot_be_folded_is_refused_at_once(name: str) -> None:
     conversation = make(serve=SERVE)
     assert list(conversation.receive(encode(Request("/math", 1, name, b"", True)), 0.0)) == []
     (answer,) = answers(conversation)
@@ -272,7 +272,7 @@ def test_a_name_that_cannot_be_folded_is_answered_at_once(name: str) -> None:
     assert answer.tag == "hub.no_such_method"
 
 
-def test_what_cannot_be_said_leaves_no_trace() -> None:
+def test_unsendable_message_changes_no_state() -> None:
     conversation = make(Role.CLIENT)
     for message in (
         hub.Call("h", "math.add", Json(b"1")),
@@ -297,10 +297,10 @@ def test_what_cannot_be_said_leaves_no_trace() -> None:
     )
 )
 @settings(deadline=None)
-def test_parts_belong_to_calls_and_calls_are_open_until_answered(
+def test_parts_arrive_only_for_open_streams(
     steps: list[tuple[int, str, bool, bool]],
 ) -> None:
-    """Whatever requests come in whatever order: the hub hears of parts only for streams that are open and not ended."""
+    """Send requests in any order: the hub only receives parts of open, unfinished streams."""
     conversation = make(serve=SERVE, limits=Limits(max_pending=3))
     streams: dict[str, bool] = {}
     for number, kind, eos, has_body in steps:
@@ -326,8 +326,8 @@ def test_parts_belong_to_calls_and_calls_are_open_until_answered(
 
 
 @pytest.mark.parametrize("timeout", [nan, -inf, -1.0, 0.0, inf])
-def test_a_timeout_may_be_any_number(timeout: float) -> None:
-    """NaN is none, as on the wire 0 is; what is over already gets the least time that can be said."""
+def test_any_number_is_accepted_as_timeout(timeout: float) -> None:
+    """Check that NaN means no timeout, as 0 on the wire, and that an expired timeout becomes the minimum."""
     conversation = make(Role.CLIENT)
     conversation.send(hub.Call("h", "math.add", timeout=timeout), 100.0)
     (asked,) = answers(conversation)
@@ -337,7 +337,7 @@ def test_a_timeout_may_be_any_number(timeout: float) -> None:
     assert conversation.deadline() == (100.0 + expected / 1000 if expected else None)
 
 
-def test_topics_of_strangers_take_no_room() -> None:
+def test_topics_of_other_services_use_no_memory() -> None:
     conversation = make(serve=True)
     for number in range(1, 200):
         (message,) = conversation.receive(encode(Request(f"/{number}/" + "t" * 65000, number, "add", b"", True)), 0.0)

@@ -1,4 +1,4 @@
-"""The shape of a message, told by the protobuf library, against a reading of rule MQRPC-a01 that is not ours."""
+"""The shape of messages, compared with an independent implementation of rule MQRPC-a01."""
 
 import pytest
 from google.protobuf.empty_pb2 import Empty
@@ -18,7 +18,7 @@ NUMBER, LENGTH = 0, 2
 
 
 def varint(number: int, longer: int = 0) -> bytes:
-    """A number, written with `longer` bytes more than need be."""
+    """Return a varint with `longer` redundant bytes."""
     digits = [number >> shift & 0x7F for shift in range(0, max(7, number.bit_length()), 7)] + [0] * longer
     return bytes([*(digit | 0x80 for digit in digits[:-1]), digits[-1]])
 
@@ -49,12 +49,12 @@ rare_fields = st.one_of(
 
 
 def shape_by_rule(data: bytes) -> Shape:
-    """MQRPC-a01, word by word, over the fields as the library lists them for a message that knows none of them."""
+    """Apply MQRPC-a01 literally to the fields that the library lists as unknown."""
     unknown = UnknownFieldSet(Empty.FromString(data))
-    found = {(unknown[at].field_number, unknown[at].wire_type) for at in range(len(unknown))}
-    if (3, LENGTH) in found or (4, NUMBER) in found:
+    numbers = {(unknown[at].field_number, unknown[at].wire_type) for at in range(len(unknown))}
+    if (3, LENGTH) in numbers or (4, NUMBER) in numbers:
         return Shape.RESPONSE
-    if found & {(3, NUMBER), (5, NUMBER), (6, NUMBER)}:
+    if numbers & {(3, NUMBER), (5, NUMBER), (6, NUMBER)}:
         return Shape.REQUEST
     return Shape.BARE
 
@@ -65,7 +65,7 @@ def packet(data: bytes) -> Packet:
 
 @given(data=st.lists(plain_fields | rare_fields, max_size=6).map(b"".join) | st.binary(max_size=30))
 @settings(max_examples=500, deadline=None)
-def test_every_message_has_the_shape_that_the_rule_gives_it(data: bytes) -> None:
+def test_shape_follows_the_rule(data: bytes) -> None:
     try:
         rpc_pb2.Response.FromString(data)
     except DecodeError:
@@ -77,7 +77,7 @@ def test_every_message_has_the_shape_that_the_rule_gives_it(data: bytes) -> None
 
 @given(data=st.lists(plain_fields, max_size=6).map(b"".join))
 @settings(max_examples=500, deadline=None)
-def test_an_outline_tells_what_the_message_would(data: bytes) -> None:
+def test_scan_agrees_with_the_parsed_message(data: bytes) -> None:
     try:
         (message,) = decode(packet(data), Limits())
     except RemoteProtocolError:
@@ -90,7 +90,7 @@ def test_an_outline_tells_what_the_message_would(data: bytes) -> None:
 
 @given(data=st.binary(max_size=60))
 @settings(max_examples=500, deadline=None)
-def test_an_outline_can_be_drawn_of_anything(data: bytes) -> None:
+def test_scan_accepts_any_bytes(data: bytes) -> None:
     number, is_request = scan_undecodable(data)
     assert number is None or 0 <= number < 2**64
     assert is_request in {True, False}
@@ -118,15 +118,15 @@ def test_an_outline_can_be_drawn_of_anything(data: bytes) -> None:
         (b"\x48\x01" * 63 + b"\x08\x07\x18\x01", (7, False)),
     ],
 )
-def test_what_an_outline_tells(data: bytes, expected: tuple[int | None, bool]) -> None:
+def test_scan_returns_id_and_request_flag(data: bytes, expected: tuple[int | None, bool]) -> None:
     assert scan_undecodable(data) == expected
 
 
-def test_a_large_message_of_tiny_fields_is_outlined_at_once() -> None:
+def test_scan_of_many_small_fields_stops_early() -> None:
     assert scan_undecodable(b"\x48\x01" * 1_000_000) == (None, False)
 
 
-def test_the_schema_has_the_numbers_that_the_rules_give() -> None:
+def test_schema_has_the_field_numbers_of_the_rules() -> None:
     def numbers_of(message: type) -> dict[str, int]:
         return {each.name: each.number for each in message.DESCRIPTOR.fields}  # type: ignore[attr-defined]
 

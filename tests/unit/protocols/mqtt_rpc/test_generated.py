@@ -1,4 +1,4 @@
-"""The checked-in code is what the compiler makes of rpc.proto; `make proto` writes it anew."""
+"""The generated code equals the output of the compiler for rpc.proto; `make proto` regenerates it."""
 
 import subprocess
 import sys
@@ -26,6 +26,6 @@ def generated(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.mark.parametrize("name", ["rpc_pb2.py", "rpc_pb2.pyi"])
-def test_it_is_what_the_compiler_writes(generated: Path, name: str) -> None:
+def test_generated_code_equals_compiler_output(generated: Path, name: str) -> None:
     made = (generated / FOLDER / name).read_text(encoding="utf-8")
     assert (SOURCE / FOLDER / name).read_text(encoding="utf-8") == made

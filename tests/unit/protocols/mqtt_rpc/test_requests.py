@@ -1,4 +1,4 @@
-"""What is remembered of requests that are over: long enough, but never too much."""
+"""Recently finished requests: how long and how many are stored."""
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -8,7 +8,7 @@ from fiveways.protocols.mqtt_rpc.requests import RecentRequests, RequestKey
 A, B, C = (1, "/t"), (2, "/t"), (1, "/u")
 
 
-def test_a_note_is_kept_for_the_window_and_forgotten_after_two() -> None:
+def test_entry_is_stored_for_one_to_two_windows() -> None:
     recent = RecentRequests(10.0, 100)
     recent.add(A, 1, 0.0)
     recent.add(B, 2, 9.9)
@@ -17,14 +17,14 @@ def test_a_note_is_kept_for_the_window_and_forgotten_after_two() -> None:
     assert [recent.get(key, 30.0) for key in (A, B, C)] == [None, None, None]
 
 
-def test_a_new_note_takes_the_place_of_an_old_one() -> None:
+def test_new_entry_replaces_old_one() -> None:
     recent = RecentRequests(10.0, 100)
     recent.add(A, 3, 0.0)
     recent.add(A, 0, 12.0)
     assert recent.get(A, 13.0) == 0
 
 
-def test_after_a_pause_nothing_old_is_left() -> None:
+def test_old_entries_are_dropped_after_a_pause() -> None:
     recent = RecentRequests(10.0, 100)
     recent.add(A, 1, 0.0)
     recent.add(B, 1, 1000.0)
@@ -35,7 +35,7 @@ def test_after_a_pause_nothing_old_is_left() -> None:
     notes=st.lists(st.tuples(st.integers(0, 30), st.floats(0, 5)), max_size=60),
     most=st.integers(1, 8),
 )
-def test_it_remembers_the_last_few_and_never_more_than_twice_as_many(notes: list[tuple[int, float]], most: int) -> None:
+def test_last_entries_are_stored_within_twice_the_limit(notes: list[tuple[int, float]], most: int) -> None:
     recent = RecentRequests(7.0, most)
     now, log = 0.0, list[tuple[float, RequestKey]]()
     for number, pause in notes:

@@ -1,4 +1,4 @@
-"""What outlives a link and a process, and what a peer cannot make us hold."""
+"""NQ conversations across connections and processes, and their limits."""
 
 import json
 from random import Random
@@ -15,7 +15,7 @@ from tests.support.conversation_driver import create_conversation, receive, sent
 
 
 def busy() -> NqConversation:
-    """A conversation in the middle of everything."""
+    """Return a conversation with open requests, answers and streams."""
     conversation = create_conversation()
     receive(conversation, *({"t": "a", "r": str(number)} for number in range(1, 6)))
     conversation.send(hub.Accepted("a#2"), 0.0)
@@ -45,22 +45,22 @@ AGAIN = [
 ]
 
 
-def test_on_another_link_all_that_was_not_reacted_to_is_said_again_at_once() -> None:
+def test_new_connection_retransmits_everything_unacknowledged() -> None:
     conversation = busy()
     assert sent_messages(conversation) == []
     conversation.reconnect(0.1)
     assert sent_messages(conversation) == AGAIN
-    assert conversation.deadline() == 1.1  # and the first wait is the shortest again
+    assert conversation.deadline() == 1.1  # the delays start again with the shortest
 
 
-def test_a_restored_conversation_goes_on_in_the_place_of_the_other() -> None:
+def test_restored_conversation_continues() -> None:
     saved = json.loads(json.dumps(busy().export(unaccepted=True)))
     conversation = NqConversation.restore(setup(), saved, 1000.0)
     assert sent_messages(conversation) == AGAIN
     assert receive(conversation, {"t": "a", "r": "1"}, {"t": "a", "r": "2"}, {"t": "a", "r": "5"}, now=1000.0) == []
-    again, gone = sent_messages(conversation)
-    assert again == {"a": "h-2", "i": "2"}
-    assert (gone["i"], gone["e"]["err"]) == ("5", "expired")
+    restored, original = sent_messages(conversation)
+    assert restored == {"a": "h-2", "i": "2"}
+    assert (original["i"], original["e"]["err"]) == ("5", "expired")
     assert receive(conversation, {"i": "h-3"}, {"a": "p1", "i": "h-9", "d": 9}, now=1000.0) == [
         hub.Acknowledged("a#3"),
         hub.Result("z", Json(b"9")),
@@ -72,19 +72,19 @@ def test_a_restored_conversation_goes_on_in_the_place_of_the_other() -> None:
     ]
 
 
-def test_restoring_loses_no_time_and_gains_none() -> None:
+def test_restored_requests_keep_their_expiry() -> None:
     saved = busy().export(unaccepted=True)
     conversation = NqConversation.restore(setup(), saved, 1000.0)
     assert conversation.export()["tombs"] == saved["tombs"]
     assert [each["ttl"] for each in conversation.export()["asking"]] == [each["ttl"] for each in saved["asking"]]  # type: ignore[attr-defined]
 
 
-def test_a_saved_conversation_of_another_version_is_refused() -> None:
+def test_saved_conversation_of_another_version_is_refused() -> None:
     with pytest.raises(LocalProtocolError, match="version 2"):
         NqConversation.restore(setup(), {"version": 2}, 0.0)
 
 
-def test_subscriptions_outlive_the_process() -> None:
+def test_subscriptions_survive_a_restart() -> None:
     conversation = create_conversation()
     receive(conversation, {"t": "hub-subscribe", "r": "1", "d": {"topic": "a", "id": "mine"}})
     conversation.send(hub.Result("hub-subscribe#1"), 0.0)
@@ -95,7 +95,7 @@ def test_subscriptions_outlive_the_process() -> None:
     assert {**sent_messages(conversation)[-1], "r": ""} == {"t": "mine", "r": "", "d": 1, "topic": "a"}
 
 
-def test_a_closed_link_is_silent_until_the_peer_comes_back() -> None:
+def test_closed_connection_is_silent_until_reconnect() -> None:
     conversation = create_conversation(announce=True)
     receive(conversation, {"t": "a", "r": "1"}, {"e": {"type": "sys", "fatal": True}})
     assert conversation.closed
@@ -107,7 +107,7 @@ def test_a_closed_link_is_silent_until_the_peer_comes_back() -> None:
     assert sent_messages(conversation) == [note, {"a": "h-1", "i": "1", "d": 1}]
 
 
-def test_a_conversation_with_nothing_to_do_wants_no_waking() -> None:
+def test_idle_conversation_has_no_deadline() -> None:
     conversation = create_conversation()
     assert conversation.deadline() is None
     receive(conversation, {"t": "a", "r": "1"})
@@ -118,7 +118,7 @@ def test_a_conversation_with_nothing_to_do_wants_no_waking() -> None:
     assert conversation.deadline() is None
 
 
-def test_words_that_came_up_while_something_was_said_are_fetched_at_once() -> None:
+def test_hub_messages_created_by_send_are_returned_at_once() -> None:
     conversation = create_conversation(Limits(max_text=50))
     conversation.send(hub.Call("x", "a", attachments=("one",)), 3.0)
     conversation.send(hub.Attachment("one", bytes(60)), 3.0)
@@ -127,18 +127,18 @@ def test_words_that_came_up_while_something_was_said_are_fetched_at_once() -> No
     assert conversation.deadline() is None
 
 
-def test_a_peer_that_does_not_fetch_is_not_waited_for_again_and_again() -> None:
+def test_peer_that_does_not_read_gets_no_further_deadline() -> None:
     conversation = create_conversation(simplex=True)
     receive(conversation, {"t": "a", "r": "1"})
     conversation.send(hub.Result("a#1"), 0.0)
     assert len(sent_messages(conversation)) == 1
     conversation.wake(1.0)
-    assert conversation.deadline() == 24 * 3600.0  # only the end of the answer's time
+    assert conversation.deadline() == 24 * 3600.0  # only the expiry of the answer
     conversation.wake(50.0)
     assert sent_messages(conversation) == [{"a": "h-1", "i": "1", "d": None}]
 
 
-def test_side_messages_that_nobody_fetches_are_dropped() -> None:
+def test_unread_progress_is_dropped() -> None:
     conversation = create_conversation(Limits(max_pending=4))
     receive(conversation, {"t": "a", "r": "1"})
     for number in range(100):
@@ -146,7 +146,7 @@ def test_side_messages_that_nobody_fetches_are_dropped() -> None:
     assert [each["e"]["text"] for each in sent_messages(conversation)] == ["0", "1", "2", "3"]
 
 
-def test_who_sends_much_nonsense_at_once_is_not_told_of_each() -> None:
+def test_many_invalid_elements_get_few_errors() -> None:
     conversation = create_conversation()
     receive(conversation, *range(1000))
     assert len(sent_messages(conversation)) == MAX_SYSTEM_ERRORS
@@ -154,7 +154,7 @@ def test_who_sends_much_nonsense_at_once_is_not_told_of_each() -> None:
     assert sent_messages(conversation)[0]["e"]["text"].endswith("[NQ-a05]")
 
 
-def test_finished_requests_are_remembered_within_bounds() -> None:
+def test_tombstones_are_limited() -> None:
     conversation = create_conversation(max_tombs=16)
     for number in range(100):
         receive(conversation, {"t": "a", "r": str(number)})
@@ -166,14 +166,14 @@ def test_finished_requests_are_remembered_within_bounds() -> None:
     assert receive(conversation, {"t": "a", "r": "0"}) != []
 
 
-def test_small_packets_do_not_make_it_fail() -> None:
+def test_small_packet_limit_is_handled() -> None:
     conversation = create_conversation(Limits(max_text=60))
     receive(conversation, {"t": "sum", "r": "1", "d": 2, "n": 2})
     receive(conversation, {"t": "sum", "i": "1", "e": {"fatal": True}})
     assert sent_messages(conversation)[-1]["e"]["err"] == "cancelled"
 
 
-def test_texts_that_json_cannot_hold_are_refused_and_change_nothing() -> None:
+def test_unpaired_surrogates_are_refused_without_side_effects() -> None:
     conversation = create_conversation()
     receive(conversation, {"t": "a", "r": "1"})
     before = conversation.export()
@@ -192,15 +192,15 @@ def test_texts_that_json_cannot_hold_are_refused_and_change_nothing() -> None:
 
 
 @pytest.mark.parametrize("option", [{"first_weight": 1.0}, {"first_wait": 0.0}, {"window": 0}, {"verbose": None}])
-def test_options_that_make_no_sense_are_refused(option: dict[str, object]) -> None:
+def test_invalid_options_are_refused(option: dict[str, object]) -> None:
     with pytest.raises(LocalProtocolError, match=next(iter(option))):
         NqConversation(ConversationSetup("p1", Role.SERVER, Random(7), options=option))
 
 
-def test_identifiers_differ_where_chance_does() -> None:
-    talks = [NqConversation(ConversationSetup("p", Role.CLIENT, Random(seed))) for seed in (1, 2)]
-    for conversation in talks:
+def test_identifiers_differ_with_the_seed() -> None:
+    conversations = [NqConversation(ConversationSetup("p", Role.CLIENT, Random(seed))) for seed in (1, 2)]
+    for conversation in conversations:
         conversation.send(hub.Call("x", "a"), 0.0)
-    first, second = (sent_messages(conversation)[0]["r"] for conversation in talks)
+    first, second = (sent_messages(conversation)[0]["r"] for conversation in conversations)
     assert first != second
     assert len(first) == len("0123456789ab-1")

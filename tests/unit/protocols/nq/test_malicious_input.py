@@ -1,4 +1,4 @@
-"""What a hostile, broken or merely unlucky peer cannot do."""
+"""Hostile and broken NQ peers."""
 
 import json
 import math
@@ -23,23 +23,23 @@ NOTARGET = {"type": "local", "fatal": True, "err": "notarget"}
 
 
 def again(conversation: NqConversation, *, unaccepted: bool = False, now: float = 0.0) -> NqConversation:
-    """Another conversation in its place."""
+    """Return a conversation restored from an export."""
     return NqConversation.restore(setup(), json.loads(json.dumps(conversation.export(unaccepted=unaccepted))), now)
 
 
 # Memory and time.
 
 
-def test_a_text_cannot_stand_for_gigabytes() -> None:
+def test_repeated_placeholder_does_not_expand_to_gigabytes() -> None:
     bomb = ErrorObject("app", True, text="{1}" * 30_000 + "!", args=("x" * 90_000,))
     assert len(bomb.format()) == 180_001
     assert len(ErrorObject("app", True, text="{1}" * 300, args=("x" * 3000,)).format()) == MAX_FILLED_LENGTH
-    whole = ErrorObject("app", True, text="<{1}>", args=("x" * 100_000,))
-    assert whole.format() == f"<{'x' * 100_000}>"
+    template = ErrorObject("app", True, text="<{1}>", args=("x" * 100_000,))
+    assert template.format() == f"<{'x' * 100_000}>"
 
 
 @pytest.mark.parametrize("key", ["traceparent", "attachments", "q"])
-def test_no_depth_is_too_deep(key: str) -> None:
+def test_deeply_nested_input_is_refused(key: str) -> None:
     for depth in (100, 127, 128, 129, 500, 900, 1000, 1100, 5000):
         conversation = create_conversation(Limits(max_depth=4000))
         conversation.receive(Packet(b'{"t":"a","r":"1","%b":%b}' % (key.encode(), b"[" * depth + b"]" * depth)), 0.0)
@@ -47,7 +47,7 @@ def test_no_depth_is_too_deep(key: str) -> None:
         assert not conversation.closed
 
 
-def test_missing_parts_are_looked_for_among_those_there_are() -> None:
+def test_request_for_many_missing_parts_is_cheap() -> None:
     conversation = create_conversation()
     receive(conversation, {"t": "a", "r": "1"})
     for number in range(3):
@@ -57,7 +57,7 @@ def test_missing_parts_are_looked_for_among_those_there_are() -> None:
     assert [part["n"] for part in sent_messages(conversation)] == [2]
 
 
-def test_attachments_of_one_answer_belong_to_one_request() -> None:
+def test_attachments_of_an_answer_to_several_requests_are_refused() -> None:
     conversation = create_conversation()
     conversation.send(hub.Call("x", "a"), 0.0)
     conversation.send(hub.Call("y", "a"), 0.0)
@@ -65,7 +65,7 @@ def test_attachments_of_one_answer_belong_to_one_request() -> None:
     assert [type(message) for message in messages] == [hub.Failure] * 2
 
 
-def test_long_names_are_not_remembered() -> None:
+def test_long_names_are_not_cached() -> None:
     frames._is_cached_name.cache_clear()
     conversation = create_conversation()
     for method in ("hub-subscribe", "hub-unsubscribe"):
@@ -75,12 +75,12 @@ def test_long_names_are_not_remembered() -> None:
     assert conversation._shared.peer_subscriptions.grants == {}
 
 
-def test_an_answer_to_many_unknown_requests_is_one_stray() -> None:
+def test_answer_to_many_unknown_requests_is_reported_once() -> None:
     messages = receive(create_conversation(), {"a": "p", "i": [str(number) for number in range(1000)], "d": 1})
     assert [type(message) for message in messages] == [hub.Stray]
 
 
-def test_answers_are_kept_within_their_bound_and_an_end_always_finds_room() -> None:
+def test_stored_answers_are_limited_but_an_end_always_fits() -> None:
     conversation = create_conversation(max_kept_bytes=6000)
     receive(conversation, *({"t": "a", "r": str(number)} for number in range(3)))
     conversation.send(hub.Result("a#0", LONG), 0.0)
@@ -94,7 +94,7 @@ def test_answers_are_kept_within_their_bound_and_an_end_always_finds_room() -> N
     conversation.send(hub.Result("a#2", LONG), 0.0)
 
 
-def test_requests_of_ours_are_kept_within_their_bound_and_events_within_half_of_it() -> None:
+def test_own_requests_are_limited_and_events_to_half_of_it() -> None:
     conversation = create_conversation(max_kept_bytes=16_000)
     receive(conversation, {"t": "hub-subscribe", "r": "1", "d": {"topic": "a", "id": "x"}})
     conversation.send(hub.Result("hub-subscribe#1"), 0.0)
@@ -111,37 +111,37 @@ def test_requests_of_ours_are_kept_within_their_bound_and_events_within_half_of_
     assert conversation._shared.request_budget.used == 0
 
 
-def test_what_waits_stands_in_line_once() -> None:
+def test_waiting_item_is_queued_once() -> None:
     conversation = create_conversation()
     receive(conversation, {"t": "a", "r": "h", "n": 1, "d": 1})
     for number in range(2, 300):
         receive(conversation, {"t": "a", "r": "h", "n": number, "d": 1}, now=0.1)
     sent_messages(conversation)
     assert len(conversation._retransmission) == 1
-    served = create_conversation()
+    requests = create_conversation()
     for number in range(50):
-        receive(served, {"t": "a", "r": str(number)})
-        served.send(hub.Result(f"a#{number}", LONG), 0.0)
-        receive(served, {"i": sent_messages(served)[0]["a"]})
-    assert len(served._retransmission) == 0
+        receive(requests, {"t": "a", "r": str(number)})
+        requests.send(hub.Result(f"a#{number}", LONG), 0.0)
+        receive(requests, {"i": sent_messages(requests)[0]["a"]})
+    assert len(requests._retransmission) == 0
 
 
-def test_side_messages_are_bounded_in_bytes_and_a_farewell_is_always_said() -> None:
+def test_progress_is_limited_in_bytes_but_a_farewell_is_sent() -> None:
     conversation = create_conversation(Limits(max_text=6000))
     receive(conversation, {"t": "a", "r": "1"})
     for _ in range(100):
         conversation.send(hub.Progress("a#1", LONG), 0.0)
     conversation.send(hub.Goodbye("{x}\n" * 5000), 0.0)
-    found = sent_messages(conversation)
-    assert len(found) == 5
-    assert found[-1]["e"]["note"] == "goodbye"
-    assert found[-1]["e"]["args"][0].startswith("{x}\n" * 100)
+    messages = sent_messages(conversation)
+    assert len(messages) == 5
+    assert messages[-1]["e"]["note"] == "goodbye"
+    assert messages[-1]["e"]["args"][0].startswith("{x}\n" * 100)
 
 
-# Nothing is lost or doubled.
+# No losses and no duplicates.
 
 
-def test_what_was_minted_after_the_saving_is_not_minted_again() -> None:
+def test_identifiers_minted_after_export_are_not_reused() -> None:
     conversation = create_conversation()
     saved = conversation.export()
     conversation.send(hub.Call("x", "a"), 0.0)
@@ -149,20 +149,20 @@ def test_what_was_minted_after_the_saving_is_not_minted_again() -> None:
     conversation = NqConversation.restore(setup(), saved, 1.0)
     conversation.send(hub.Call("y", "a"), 1.0)
     assert sent_messages(conversation)[0]["r"] != "h-1"
-    assert receive(conversation, {"a": "p", "i": "h-1", "d": 1}) == []  # late, but no stray
+    assert receive(conversation, {"a": "p", "i": "h-1", "d": 1}) == []  # late, but not stray
     for _ in range(40):
         conversation = again(conversation)
     assert len(conversation.export()["prefixes"]) == 17  # type: ignore[arg-type]
 
 
-def test_an_unaccepted_request_is_known_only_to_a_hub_that_has_survived() -> None:
+def test_unaccepted_request_is_exported_only_on_demand() -> None:
     conversation = create_conversation()
     receive(conversation, {"t": "a", "r": "1"})
     assert receive(again(conversation, unaccepted=True), {"t": "a", "r": "1"}) == []
     assert [type(message) for message in receive(again(conversation), {"t": "a", "r": "1"})] == [hub.Call]
 
 
-def test_only_what_was_said_can_be_acknowledged() -> None:
+def test_unsent_answer_cannot_be_acknowledged() -> None:
     conversation = create_conversation()
     receive(conversation, {"t": "a", "r": "1"})
     conversation.send(hub.Accepted("a#1"), 0.0)
@@ -173,7 +173,7 @@ def test_only_what_was_said_can_be_acknowledged() -> None:
     assert receive(again(conversation), {"i": "h-1"}) == [hub.Acknowledged("a#1")]
 
 
-def test_a_stream_without_a_beginning_is_refused_and_the_hub_never_hears_of_it() -> None:
+def test_stream_without_first_part_is_refused_without_the_hub() -> None:
     conversation = create_conversation()
     assert receive(conversation, {"t": "a", "r": "1", "n": 0, "f": 0}) == []
     assert sent_messages(conversation)[0]["e"]["err"] == "badargs"
@@ -184,7 +184,7 @@ def test_a_stream_without_a_beginning_is_refused_and_the_hub_never_hears_of_it()
     assert receive(conversation, {"i": "h-2"}) == []
 
 
-def test_a_request_that_contradicts_itself_is_given_up() -> None:
+def test_inconsistent_streamed_request_is_aborted() -> None:
     conversation = create_conversation()
     receive(conversation, {"t": "a", "r": "1", "d": 1, "n": 1, "f": 1})
     assert receive(conversation, {"t": "a", "r": "1", "d": 1, "n": 2, "f": 7}) == [hub.Cancel("a#1")]
@@ -195,7 +195,7 @@ def test_a_request_that_contradicts_itself_is_given_up() -> None:
 @pytest.mark.parametrize(
     "bad", [{"e": {"type": "info", "fatal": False}}, {"d": 1, "e": {"type": "info"}}, {"o": [0]}, {"e": 7}]
 )
-def test_a_side_message_that_cannot_be_read_ends_nothing(bad: dict[str, object]) -> None:
+def test_invalid_progress_does_not_end_the_request(bad: dict[str, object]) -> None:
     conversation = create_conversation()
     conversation.send(hub.Call("x", "a"), 0.0)
     sent_messages(conversation)
@@ -212,7 +212,7 @@ def test_a_side_message_that_cannot_be_read_ends_nothing(bad: dict[str, object])
     ],
     ids=["theirs", "ours"],
 )
-def test_answers_wait_for_the_next_link(close: Callable[[NqConversation], object]) -> None:
+def test_answers_wait_for_the_next_connection(close: Callable[[NqConversation], object]) -> None:
     conversation = create_conversation()
     receive(conversation, {"t": "a", "r": "1"}, {"t": "a", "r": "2"}, {"t": "hub-discover", "r": "3"})
     close(conversation)
@@ -229,7 +229,7 @@ def test_answers_wait_for_the_next_link(close: Callable[[NqConversation], object
     assert [each["i"] for each in sent_messages(conversation)] == ["1", "1", "1", "2", "3"]
 
 
-def test_a_request_that_was_refused_is_not_run_after_all() -> None:
+def test_refused_request_is_not_run_on_retransmission() -> None:
     conversation = create_conversation()
     receive(conversation, {"t": "hub-subscribe", "r": "1"})
     first = sent_messages(conversation)
@@ -250,7 +250,7 @@ def subscribed(number: int, conversation: NqConversation) -> NqConversation:
     return conversation
 
 
-def test_an_event_of_an_old_subscription_cannot_end_a_new_one() -> None:
+def test_event_of_old_subscription_cannot_end_new_one() -> None:
     conversation = subscribed(1, create_conversation())
     conversation.send(hub.Event("x", ("a",)), 0.0)
     receive(conversation, {"t": "hub-unsubscribe", "r": "2", "d": {"id": "x"}})
@@ -264,16 +264,16 @@ def test_an_event_of_an_old_subscription_cannot_end_a_new_one() -> None:
     assert receive(conversation, {"a": "q", "i": second, "e": NOTARGET}) == [hub.Unsubscribe(None, "x")]
 
 
-def test_a_subscription_of_ours_hides_no_method() -> None:
+def test_own_subscription_does_not_hide_a_method() -> None:
     conversation = create_conversation()
     conversation.send(hub.Subscribe("s", parse_pattern("t", UMQ), "echo"), 0.0)
     assert [type(message) for message in receive(conversation, {"t": "echo", "r": "9"})] == [hub.Call]
 
 
-def test_a_name_is_claimed_once_and_claims_count() -> None:
+def test_requested_subscriptions_are_unique_and_limited() -> None:
     conversation = create_conversation(Limits(max_subscriptions=2))
-    asked = [{"t": "hub-subscribe", "r": str(n), "d": {"topic": "a", "id": name}} for n, name in enumerate("xxyz")]
-    assert [message.subscription for message in receive(conversation, *asked)] == ["x", "y"]  # type: ignore[attr-defined]
+    requests = [{"t": "hub-subscribe", "r": str(n), "d": {"topic": "a", "id": name}} for n, name in enumerate("xxyz")]
+    assert [message.subscription for message in receive(conversation, *requests)] == ["x", "y"]  # type: ignore[attr-defined]
     assert [each["e"]["err"] for each in sent_messages(conversation)] == ["badargs", "busy"]
     conversation.send(hub.Failure("hub-subscribe#0", Reason.DENIED), 0.0)
     with pytest.raises(LocalProtocolError):
@@ -281,7 +281,7 @@ def test_a_name_is_claimed_once_and_claims_count() -> None:
     assert len(receive(conversation, {"t": "hub-subscribe", "r": "9", "d": {"topic": "a", "id": "x"}})) == 1
 
 
-def test_a_subscription_ends_only_if_the_hub_says_so() -> None:
+def test_subscription_ends_only_with_the_hub_response() -> None:
     conversation = subscribed(1, create_conversation())
     receive(conversation, {"t": "hub-unsubscribe", "r": "2", "d": {"id": "x"}})
     conversation.send(hub.Failure("hub-unsubscribe#2", Reason.DENIED), 0.0)
@@ -290,16 +290,16 @@ def test_a_subscription_ends_only_if_the_hub_says_so() -> None:
     assert [each["t"] for each in sent_messages(conversation)] == ["x"]
 
 
-# Odds and ends.
+# Miscellaneous.
 
 
-def test_waits_that_are_no_numbers() -> None:
+def test_retry_after_that_is_nan_is_ignored() -> None:
     assert error_from_failure(hub.Failure("x", Reason.OVERLOADED, retry_after=math.nan)).args == ()
     assert error_from_failure(hub.Failure("x", Reason.OVERLOADED, retry_after=math.inf)).args == ("604800000",)
     assert error_from_failure(hub.Failure("x", Reason.OVERLOADED, retry_after=-1.0)).args == ("0",)
 
 
-def test_a_cancelled_request_does_not_keep_others_from_expiring() -> None:
+def test_cancelled_request_does_not_delay_expiry_of_others() -> None:
     conversation = create_conversation(request_ttl=10.0)
     conversation.send(hub.Call("x", "a"), 0.0)
     conversation.send(hub.Call("y", "a"), 0.0)
@@ -307,7 +307,7 @@ def test_a_cancelled_request_does_not_keep_others_from_expiring() -> None:
     assert [type(message) for message in conversation.wake(10.0)] == [hub.Failure]
 
 
-def test_restored_answers_expire_in_their_order() -> None:
+def test_restored_answers_expire_in_order() -> None:
     conversation = create_conversation()
     receive(conversation, {"t": "a", "r": "1"}, {"t": "a", "r": "2"})
     conversation.send(hub.Result("a#2"), 0.0)
@@ -316,7 +316,7 @@ def test_restored_answers_expire_in_their_order() -> None:
     assert [message.id for message in conversation.wake(24 * 3600.0)] == ["a#2"]  # type: ignore[attr-defined]
 
 
-def test_a_call_that_waits_for_its_attachments_has_its_id_for_itself() -> None:
+def test_id_of_deferred_call_is_in_use() -> None:
     conversation = create_conversation()
     conversation.send(hub.Call("1", "a", attachments=("x",)), 0.0)
     with pytest.raises(LocalProtocolError):
@@ -325,22 +325,22 @@ def test_a_call_that_waits_for_its_attachments_has_its_id_for_itself() -> None:
     assert len(sent_messages(conversation)) == 1
 
 
-def test_keys_of_different_requests_differ() -> None:
+def test_request_keys_are_unique() -> None:
     pairs = [("a", "b#c"), ("a#b", "c"), ("", "a#b#c"), ("a", "b c"), ("a#", "b#c"), ("a", "#b#c"), ("#a", "b")]
     assert len({request_key(*pair) for pair in pairs}) == len(pairs)
 
 
-def test_the_peer_is_told_its_id_once() -> None:
+def test_peer_id_is_sent_once() -> None:
     conversation = create_conversation(announce=True)
     conversation = NqConversation.restore(setup(announce=True), conversation.export(), 0.0)
     conversation.reconnect(1.0)
     assert len(sent_messages(conversation)) == 1
 
 
-# Keys of the users' own.
+# Free keys of users.
 
 
-def test_the_users_own_keys_come_through() -> None:
+def test_free_keys_of_users_are_forwarded() -> None:
     conversation = create_conversation()
     (call,) = receive(
         conversation, {"t": "a", "r": "1", "q": [1], "mine": {"x": None}, "": 2, "topic": "t", "redelivered": True}

@@ -1,7 +1,7 @@
-"""Two NQ conversations over a link that drops, repeats, delays and reorders: each request ends once, and rightly.
+"""Two NQ conversations over a connection that drops, repeats, delays and reorders packets.
 
-Time is virtual and chance is seeded, so a run is fast and can be repeated. Both ends ask and answer; now and then one
-of them is restarted from what it exported, or comes back on another link.
+Each request must end once with the right result. Time is virtual and the random source is seeded, so a run is fast and
+repeatable. Both ends send and answer requests; sometimes one end is restored from its export or reconnects.
 """
 
 import heapq
@@ -25,7 +25,7 @@ END_OF_TIME = 6 * 3600.0
 
 
 class World:
-    """The clock, and all that will happen."""
+    """The clock and the scheduled events."""
 
     def __init__(self) -> None:
         self.now = 0.0
@@ -45,7 +45,7 @@ class World:
 
 
 class Link:
-    """One direction. `loss` is the chance of each misfortune."""
+    """One direction of the connection. `loss` is the probability of each kind of disturbance."""
 
     def __init__(self, world: World, random: Random, loss: float) -> None:
         self._world = world
@@ -56,7 +56,7 @@ class Link:
 
     def carry(self, packet: Packet, deliver: Callable[[Packet], None]) -> None:
         parsed = json.loads(packet.payload)
-        self.elements.update(json.dumps(each) for each in (parsed if isinstance(parsed, list) else [parsed]))
+        self.elements.update(json.dumps(message) for message in (parsed if isinstance(parsed, list) else [parsed]))
         chance, epoch = self._random.random, self._epoch
 
         def arrive() -> None:
@@ -70,16 +70,16 @@ class Link:
             self._world.later(0.05 + late, arrive)
 
     def cut(self) -> None:
-        """Lose all that is under way."""
+        """Drop all packets in flight."""
         self._epoch += 1
 
 
 class Asked:
-    """What became of a call."""
+    """A call and its outcome."""
 
-    def __init__(self, method: str, given: object) -> None:
+    def __init__(self, method: str, argument: object) -> None:
         self.method = method
-        self.given = given
+        self.given = argument
         self.accepted = 0
         self.elements: list[object] = []
         self.ends: list[object] = []
@@ -87,7 +87,7 @@ class Asked:
 
 
 class End:
-    """One conversation, a hub above it that serves a few methods, and a user who calls those of the other end."""
+    """A conversation with a hub that serves a few methods, and a user that calls methods of the other end."""
 
     def __init__(self, world: World, random: Random, name: str, options: dict[str, object]) -> None:
         self.world = world
@@ -105,7 +105,7 @@ class End:
         self.topics: list[str] = []
         self.ticks: list[object] = []
 
-    # Carrying.
+    # Transport.
 
     def flush(self) -> None:
         for packet in self.talk.take_packets():
@@ -136,7 +136,7 @@ class End:
         self.flush()
         self.other.flush()
 
-    # The hub above.
+    # The hub.
 
     def hear(self, messages: object) -> None:
         for message in messages:  # type: ignore[attr-defined]
@@ -259,7 +259,7 @@ class End:
 
 
 class Fetched(End):
-    """An end that can say something only in answer to what it hears, as over HTTP."""
+    """An end that can only send in response to received packets, as over HTTP."""
 
     def flush(self) -> None:
         pass
@@ -270,7 +270,7 @@ class Fetched(End):
 
 
 def fetch(client: End, until: float) -> None:
-    """Ask for news every two seconds."""
+    """Poll every two seconds."""
     client.link.carry(Packet(b"[]"), client.other.receive)
     if client.world.now < until:
         client.world.later(2, lambda: fetch(client, until))
@@ -286,7 +286,7 @@ def pair(world: World, seed: int, loss: float, **options: object) -> tuple[End, 
 
 
 def run(world: World, ends: tuple[End, End]) -> None:
-    """Let things happen until nothing more is due but the forgetting of keys."""
+    """Process events until only the expiry of tombstones is left."""
     while True:
         due = [(end.talk.deadline(), end) for end in ends]
         at, end = min(((at, end) for at, end in due if at is not None), default=(END_OF_TIME, None), key=lambda x: x[0])
@@ -318,7 +318,7 @@ def check(end: End) -> None:
     assert end.strays == 0
 
 
-def check_nothing_is_kept(end: End, now: float) -> None:
+def check_no_state_is_left(end: End, now: float) -> None:
     conversation = end.talk
     conversation.wake(now + conversation._shared.options.duplicate_window + 1)
     assert conversation.deadline() is None
@@ -339,7 +339,7 @@ def check_nothing_is_kept(end: End, now: float) -> None:
 
 
 @pytest.mark.parametrize("seed", range(4))
-def test_every_request_ends_once_over_a_bad_link(seed: int) -> None:
+def test_each_request_ends_once_over_a_lossy_connection(seed: int) -> None:
     world = World()
     ends = pair(world, seed, loss=0.3)
     random = Random(seed)
@@ -359,10 +359,10 @@ def test_every_request_ends_once_over_a_bad_link(seed: int) -> None:
     for end in ends:
         check(end)
     for end in ends:
-        check_nothing_is_kept(end, world.now)
+        check_no_state_is_left(end, world.now)
 
 
-def test_nothing_is_said_twice_over_a_good_link() -> None:
+def test_nothing_is_retransmitted_over_a_good_connection() -> None:
     world = World()
     ends = pair(world, 1, loss=0.0, first_poll=600.0, longest_wait=600.0)
     for end in ends:
@@ -373,12 +373,12 @@ def test_nothing_is_said_twice_over_a_good_link() -> None:
     run(world, ends)
     for end in ends:
         check(end)
-        check_nothing_is_kept(end, world.now)
+        check_no_state_is_left(end, world.now)
         assert max(end.link.elements.values()) == 1, end.link.elements.most_common(3)
 
 
 @pytest.mark.parametrize("seed", range(2))
-def test_every_request_ends_once_where_one_end_only_fetches(seed: int) -> None:
+def test_each_request_ends_once_with_a_polling_end(seed: int) -> None:
     world = World()
     ends = pair(world, seed, loss=0.3, simplex=True)
     random = Random(seed)
@@ -390,4 +390,4 @@ def test_every_request_ends_once_where_one_end_only_fetches(seed: int) -> None:
     assert all(end.is_done() for end in ends)
     for end in ends:
         check(end)
-        check_nothing_is_kept(end, world.now)
+        check_no_state_is_left(end, world.now)

@@ -1,4 +1,4 @@
-"""A peer that begins anew in the middle of a streamed answer; the vectors show what else can happen."""
+"""A peer that restarts in the middle of a streamed answer; the vectors show other cases."""
 
 import pytest
 
@@ -21,7 +21,7 @@ def part(a: str, d: str, n: int = 1) -> dict[str, object]:
 
 
 def streaming() -> NqConversation:
-    """A conversation that has given on one part of an answer."""
+    """Return a conversation that has delivered one part of an answer."""
     conversation = create_conversation()
     receive(conversation, told("p"))
     conversation.send(hub.Call("x", "count", stream=True), 0.0)
@@ -30,7 +30,7 @@ def streaming() -> NqConversation:
     return conversation
 
 
-def test_parts_that_can_be_forgotten_are_followed_by_the_other_run() -> None:
+def test_revoked_parts_are_replaced_by_the_new_run() -> None:
     conversation, asked = streaming(), list[str]()
     conversation.on_forget_parts(lambda name: not asked.append(name))  # type: ignore[func-returns-value]
     receive(conversation, told("q"))
@@ -40,7 +40,7 @@ def test_parts_that_can_be_forgotten_are_followed_by_the_other_run() -> None:
     assert conversation.is_idle
 
 
-def test_parts_that_are_only_about_to_be_given_on_cannot_be_forgotten() -> None:
+def test_queued_parts_cannot_be_revoked() -> None:
     conversation = streaming()
     conversation.on_forget_parts(lambda name: pytest.fail(f"{name} has not heard all of it"))
     b = hub.Result("x", Json(b'"b"'), stream=True, last=False)
@@ -51,7 +51,7 @@ def test_parts_that_are_only_about_to_be_given_on_cannot_be_forgotten() -> None:
     ]
 
 
-def test_of_an_answer_that_nobody_waits_for_nothing_is_lost() -> None:
+def test_cancelled_answer_loses_nothing_on_restart() -> None:
     conversation = create_conversation()
     receive(conversation, told("p"))
     conversation.send(hub.Publish(None, ("a",)), 0.0)
@@ -59,7 +59,7 @@ def test_of_an_answer_that_nobody_waits_for_nothing_is_lost() -> None:
     assert conversation.is_idle
 
 
-def test_a_call_is_cancelled_by_a_name_that_the_peer_still_knows() -> None:
+def test_cancellation_uses_an_id_that_the_peer_knows() -> None:
     conversation = create_conversation()
     receive(conversation, told("p"))
     conversation.send(hub.Call("x", "count"), 0.0)

@@ -1,4 +1,4 @@
-"""The states of requests: every one can be reached, and the last ones are last."""
+"""The states of requests: all are reachable, and only final ones have no transitions."""
 
 from enum import Enum
 from typing import Any
@@ -24,18 +24,18 @@ from fiveways.protocols.nq.states import (
         (INCOMING_TRANSITIONS, IncomingState.RECEIVED, IncomingState.ACKNOWLEDGED),
     ],
 )
-def test_every_state_can_be_reached_and_only_the_last_is_an_end(table: Any, first: Enum, last: Enum) -> None:  # noqa: ANN401  two tables
+def test_states_are_reachable_and_only_the_last_is_final(table: Any, first: Enum, last: Enum) -> None:  # noqa: ANN401  two tables
     assert set(table) == set(type(first))
-    reached, todo = {first}, [first]
-    while todo:
-        after = set(table[todo.pop()].values()) - reached
-        reached |= after
-        todo += after
+    reached, queue = {first}, [first]
+    while queue:
+        next_state = set(table[queue.pop()].values()) - reached
+        reached |= next_state
+        queue += next_state
     assert reached == set(type(first))
     assert [state for state, row in table.items() if not row] == [last]
 
 
-def test_nothing_may_come_over_a_closed_link() -> None:
+def test_closed_connection_accepts_no_message() -> None:
     with pytest.raises(RemoteProtocolError) as caught:
         advance(State.CLOSED, Idle())
     assert caught.value.fault is Fault.UNEXPECTED

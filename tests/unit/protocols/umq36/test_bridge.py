@@ -1,4 +1,4 @@
-"""What the vectors of UMQ36 cannot say: what holds for all values, and for identifiers far out."""
+"""Properties of UMQ36 for all values, and for large identifiers, which vectors cannot show."""
 
 from random import Random
 
@@ -30,7 +30,7 @@ values = st.recursive(
 )
 
 
-def open_talk(role: Role = Role.SERVER) -> Umq36Conversation:
+def open_conversation(role: Role = Role.SERVER) -> Umq36Conversation:
     conversation = Umq36Conversation(ConversationSetup("peer", role, Random(7)))
     conversations.complete_handshake(conversation, SPEC, role)
     return conversation
@@ -38,7 +38,7 @@ def open_talk(role: Role = Role.SERVER) -> Umq36Conversation:
 
 @pytest.mark.parametrize("reason", Reason)
 @pytest.mark.parametrize("text", ["", "why not", "7 lives", "two\nlines", "6", "12 13 14"])
-def test_a_failure_means_the_same_to_the_client(reason: Reason, text: str) -> None:
+def test_failure_is_read_back_by_the_client(reason: Reason, text: str) -> None:
     written = failure_text(hub.Failure("1", reason, text), bridge.CODES)
     read, rest = parse_reason(written, bridge.CODES)
     assert (read or Reason.RAISED) is reason
@@ -58,12 +58,12 @@ def test_a_failure_means_the_same_to_the_client(reason: Reason, text: str) -> No
         (hub.Failure("1", Reason.OVERLOADED, name="x", data=Value(5)), "14 overloaded"),
     ],
 )
-def test_what_a_method_says_of_its_failure_is_told(failure: hub.Failure, text: str) -> None:
+def test_failure_text_comes_from_text_name_or_data(failure: hub.Failure, text: str) -> None:
     assert failure_text(failure, bridge.CODES) == text
     assert write_failure_text(failure) == text
 
 
-def test_the_tables_are_total_and_no_code_means_two_things() -> None:
+def test_error_codes_are_complete_and_unique() -> None:
     assert set(bridge.CODES) == set(Reason)
     assert len(set(bridge.CODES.values())) == len(Reason)
     assert set(bridge.FAULTS) == set(Fault)
@@ -71,8 +71,8 @@ def test_the_tables_are_total_and_no_code_means_two_things() -> None:
 
 
 @pytest.mark.parametrize("code", range(20))
-def test_what_was_not_run_never_reads_as_run(code: int) -> None:
-    conversation = open_talk()
+def test_not_run_failure_is_never_read_as_run(code: int) -> None:
+    conversation = open_conversation()
     conversation.send(hub.Call("c", "m"), 0.0)
     (failure,) = conversation.receive(Packet(b"!1:%d x" % code), 0.0)
     assert isinstance(failure, hub.Failure)
@@ -80,8 +80,8 @@ def test_what_was_not_run_never_reads_as_run(code: int) -> None:
 
 
 @pytest.mark.parametrize("code", range(20))
-def test_a_callee_cannot_pretend_that_it_was_not_run(code: int) -> None:
-    conversation = open_talk(Role.SERVER)
+def test_error_of_a_callee_never_means_that_it_did_not_run(code: int) -> None:
+    conversation = open_conversation(Role.SERVER)
     conversation.send(hub.Call("c", "m"), 0.0)
     raised = hub.Failure("c", Reason.RAISED, "x", code=6) if code == 6 else hub.Failure("c", Reason.RAISED, f"{code} x")
     assert conversation.receive(Packet(b"E1:%d x" % code), 0.0) == (raised,)
@@ -92,21 +92,21 @@ def test_a_callee_cannot_pretend_that_it_was_not_run(code: int) -> None:
 @example("m", [[]])
 @example("m", [None, None])
 @example("m", None)
-def test_arguments_are_read_as_they_were_written(method: str, value: object) -> None:
+def test_arguments_are_read_back(method: str, value: object) -> None:
     read = bridge.read_call(bridge.write_call(method, Value(value)))
     assert read is not None
     assert (read[0], read[1].value()) == (method, value)
 
 
 @given(st.lists(values, max_size=4))
-def test_what_is_read_is_passed_on_untouched(arguments: list[object]) -> None:
+def test_body_is_forwarded_unchanged(arguments: list[object]) -> None:
     read = bridge.read_call(strict_json.write(["m", *arguments]).decode())
     assert read is not None
     body = read[1].value()
     assert body == (None if not arguments else arguments[0] if len(arguments) == 1 else arguments)
 
 
-def test_a_body_keeps_its_bytes() -> None:
+def test_body_keeps_its_json_text() -> None:
     assert bridge.read_call('["m", {"a" : 1.10, "a": 2}]') == ("m", Json(b'{"a" : 1.10, "a": 2}'))
     assert bridge.write_call("m", Json(b'{"a" : 1.10}')) == '["m",{"a" : 1.10}]'
     assert bridge.write_call("m", Text("1.10")) == '["m",1.10]'
@@ -114,7 +114,7 @@ def test_a_body_keeps_its_bytes() -> None:
 
 
 @given(st.integers(0, base36.MAX_U64))
-def test_a_callback_token_has_one_spelling_here_and_one_in_the_hub(number: int) -> None:
+def test_callback_token_is_upper_case_here_and_lower_case_in_the_hub(number: int) -> None:
     written = base36.write(number)
     token = bridge.token_to_hub(written)
     assert token == token.lower()
@@ -122,18 +122,18 @@ def test_a_callback_token_has_one_spelling_here_and_one_in_the_hub(number: int) 
 
 
 @pytest.mark.parametrize("payload", ['["m",1,%s]', '["m",%s]', "%s", '["m",1e999,%s]'])
-def test_what_is_too_deep_is_told_so(payload: str) -> None:
+def test_body_that_is_too_deep_is_refused(payload: str) -> None:
     for depth in (200, 5000):
         with pytest.raises(BadArguments, match=r"nested deeper than 128|number"):
             bridge.read_call(payload % ('["m",' + "[" * depth + "]" * depth + "]"))
 
 
 def test_own_identifiers_stay_within_32_bits() -> None:
-    conversation = open_talk()
+    conversation = open_conversation()
     assert [conversation._wire_id(number) for number in (1, 2**32 - 1, 2**32, 2**33)] == ["1", "1Z141Z3", "1", "2"]
 
 
-def test_what_is_written_reads_back() -> None:
+def test_frame_is_read_back() -> None:
     for kind in MESSAGES.values():
         fields = ["1"] * sum(field.name != "count" for field in msgspec.structs.fields(kind))
         data = [b"1"] if kind is umq.Data else fields
@@ -152,18 +152,18 @@ def answer_of_a_client(welcome: bytes, reason: Reason) -> bytes:
 
 
 @pytest.mark.parametrize("reason", Reason)
-def test_client_tells_a_hub_of_ours_what_it_did_not_run(reason: Reason) -> None:
+def test_client_sends_not_run_to_fiveways_hub(reason: Reason) -> None:
     command = b"!" if reason.execution is Execution.NO else b"E"
     assert answer_of_a_client(b'W1:{"session":"s1","version":"1"}', reason)[:1] == command
 
 
 @pytest.mark.parametrize("welcome", [b"W1:", b"W1:hello", b"W1:[1]", b'W1:"session"', b'W1:{"name":"x"}'])
-def test_client_never_says_to_others_what_they_do_not_understand(welcome: bytes) -> None:
+def test_client_never_sends_not_run_to_other_servers(welcome: bytes) -> None:
     assert answer_of_a_client(welcome, Reason.BAD_ARGUMENTS) == b"E1:13 x"
 
 
-def test_after_a_fault_nothing_is_heard_said_or_waited_for() -> None:
-    conversation = open_talk()
+def test_conversation_is_inactive_after_a_protocol_error() -> None:
+    conversation = open_conversation()
     conversation.receive(Packet(b'A1:C1:["m"]'), 0.0)
     assert conversation.deadline() == 30.0
     conversation.receive(Packet(b"nonsense"), 0.0)
@@ -178,8 +178,8 @@ def test_after_a_fault_nothing_is_heard_said_or_waited_for() -> None:
     assert not conversation.take_packets()
 
 
-def test_the_attachment_to_be_sent_next_can_be_asked_for() -> None:
-    conversation = open_talk()
+def test_awaited_attachment_is_the_next_to_send() -> None:
+    conversation = open_conversation()
     conversation.send(hub.Call("c", "m", attachments=("p", "q")), 0.0)
     assert conversation.awaited_attachment == "p"
     conversation.send(hub.Attachment("q"), 0.0)
