@@ -1,4 +1,4 @@
-"""The architecture of the package: allowed imports, code without clocks and I/O, protocol folders, and length limits.
+"""The architecture of the package: allowed imports, layers without sockets, protocol folders, and length limits.
 
 Each check takes the folder of a package and yields its findings as sentences, so it can be tested on bad packages too.
 """
@@ -13,7 +13,7 @@ from tests.support.paths import ROOT
 
 PACKAGE = ROOT / "src" / "fiveways"
 
-# The layers that each layer may import besides itself. `.` is the package's own __init__.py with the public names.
+# The layers that each layer may import besides itself. `.` is the package's own __init__.py with the public API.
 CORE = {"errors", "extras", "wire", "model"}
 LAYERS = {
     "errors": set[str](),
@@ -41,11 +41,11 @@ LAYERS = {
     "__main__": {"cli"},
 }
 
-# Additional imports of single folders: Spark as a peer is a normal client, and the example application
-# imports the public package, as applications of users do.
+# Additional imports of single folders: a Spark pipeline is a client session like others, and the example
+# application only uses the public API.
 FOLDERS: dict[tuple[str, ...], set[str]] = {("pipeline", "peer"): {"client"}, ("demo", "app"): {"."}}
 
-# Layers without I/O, clock and random source: the time and a random source are passed to them.
+# Layers without sockets, timers and coroutines: timestamps and a random source are passed to them.
 PURE = {"wire", "model", "protocols", "hub"}
 IMPURE_MODULES = {
     "asyncio",
@@ -62,7 +62,7 @@ IMPURE_MODULES = {
 IMPURE_NAMES = {"datetime.now", "datetime.utcnow", "datetime.today", "date.today"}
 ONLY_IN = {"pyspark": "pipeline"}
 
-# The only module that may import every protocol; no protocol may use it to import another one.
+# Only the protocol registry may import every protocol; no protocol may use the registry for another protocol.
 REGISTRY = "registry"
 SHARED = {"umq_family": "code shared by the two dialects of UMQ"}
 FILES = {
@@ -116,7 +116,7 @@ MAX_FUNCTION_LINES = 65
 
 
 def modules(package: Path) -> Iterator[tuple[Path, ast.Module]]:
-    """Yield the path and the syntax tree of each module that is not generated."""
+    """Yield the path and the syntax tree of each module, without the schema compiler's output."""
     for path in sorted(package.rglob("*.py")):
         if path.name not in GENERATED:
             yield path.relative_to(package), ast.parse(path.read_text(encoding="utf-8"), str(path))
@@ -208,7 +208,7 @@ def waits_and_clocks(tree: ast.Module) -> Iterator[tuple[int, str]]:
 
 
 def protocol_folders(package: Path) -> list[Path]:
-    """Return the folders of protocols, without remains of deleted ones that contain only bytecode."""
+    """Return the protocol folders, without remains of deleted protocols that contain only bytecode."""
     folders = (folder for folder in (package / "protocols").glob("*") if folder.is_dir() and content(folder))
     return sorted(folder for folder in folders if folder.name not in {*SHARED, "__pycache__"})
 

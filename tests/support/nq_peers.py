@@ -66,8 +66,8 @@ class Poster:
             self._reader, self._writer = await asyncio.open_connection(
                 "127.0.0.1", self._port, local_addr=(self._address, 0)
             )
-        named = {"NQ-Peer": self.peer} if self.peer else {}
-        lines = {"Host": "localhost", "Content-Length": str(len(body)), **named, **self.headers, **headers}
+        known_name = {"NQ-Peer": self.peer} if self.peer else {}
+        lines = {"Host": "localhost", "Content-Length": str(len(body)), **known_name, **self.headers, **headers}
         head = "".join(f"{name}: {text}\r\n" for name, text in lines.items())
         self._writer.write(f"{method} {target} HTTP/1.1\r\n{head}\r\n".encode("latin-1") + body)
 
@@ -82,17 +82,17 @@ class Poster:
 
     async def until(self, key: str, *messages: Message, wait: float = 5.0) -> Message:
         """Post messages, then poll until a message with this key arrives; other messages are ignored."""
-        said = await self.post(*messages, wait=wait)
-        while not (found := [each for each in said if key in each]):
-            said = await self.post(wait=wait)
-        return found[0]
+        sent = await self.post(*messages, wait=wait)
+        while not (result := [item for item in sent if key in item]):
+            sent = await self.post(wait=wait)
+        return result[0]
 
     async def outcome(self, r: str, *messages: Message, wait: float = 5.0) -> Message:
         """Post messages, then poll until a request has its answer or error."""
-        said = await self.post(*messages, wait=wait)
-        while not (found := [each for each in said if each.get("i") == r and ("d" in each or "e" in each)]):
-            said = await self.post(wait=wait)
-        return found[0]
+        sent = await self.post(*messages, wait=wait)
+        while not (result := [item for item in sent if item.get("i") == r and ("d" in item or "e" in item)]):
+            sent = await self.post(wait=wait)
+        return result[0]
 
     def cut(self) -> None:
         """Cut the connection without a goodbye."""
@@ -116,12 +116,12 @@ class Poster:
 @asynccontextmanager
 async def posters(port: int, count: int = 1, **headers: str) -> AsyncIterator[list[Poster]]:
     """Yield peers over HTTP and close their connections at the end."""
-    made = [Poster(port, **headers) for _ in range(count)]
+    created = [Poster(port, **headers) for _ in range(count)]
     try:
-        yield made
+        yield created
     finally:
-        for each in made:
-            await each.close()
+        for item in created:
+            await item.close()
 
 
 class Linked:
@@ -156,11 +156,11 @@ class Linked:
 async def linked(place: Place, peer: str = "", **headers: str) -> Linked:
     """Connect or reconnect over WebSocket; the hub sends the id first."""
     wire = await place.peer(f"/nq?peer={peer}" if peer else "/nq", **headers)
-    made = Linked(wire, "")
-    note = await made.hear()
+    created = Linked(wire, "")
+    note = await created.hear()
     assert (note["e"]["type"], note["e"]["note"], note["e"].get("fatal", False)) == ("sys", "peer", False)
-    made.peer = note["e"]["args"][0]
-    return made
+    created.peer = note["e"]["args"][0]
+    return created
 
 
 def packed(*messages: Message) -> bytes:

@@ -169,7 +169,7 @@ class Mqtt(RawPeer):
         self._error(call, (1, 500), (3, text.encode()))
 
     def reject(self, call: ReceivedMessage, text: str, reason: str = "refused") -> None:
-        tag = next(tag for tag, named in REASONS.items() if named == reason)
+        tag = next(tag for tag, known_name in REASONS.items() if known_name == reason)
         self._error(call, (1, 403 if reason == "refused" else 400), (2, tag.encode()), (3, text.encode()))
 
     def fail_with_details(self, call: ReceivedMessage, details: FailureDetails) -> FailureDetails:
@@ -201,36 +201,36 @@ class Mqtt(RawPeer):
                 except UnicodeDecodeError:
                     body = payload
                 return ReceivedMessage("event", "", topic, body, (), {"retained": retained}, payload)
-            read = self._read(topic, payload)
-            if read is not None:
-                return read
+            decoded = self._read(topic, payload)
+            if decoded is not None:
+                return decoded
 
     def _read(self, topic: str, payload: bytes) -> ReceivedMessage | None:
         """Parse a message; None if it is not for this peer, such as an echo."""
-        got = protobuf.message(payload)
-        number, body = got.get(1, 0), protobuf.message(got.get(2, b""))
-        if 4 in got or isinstance(got.get(3), bytes):
-            return self._read_response(topic, number, got, body)
+        parsed = protobuf.message(payload)
+        number, body = parsed.get(1, 0), protobuf.message(parsed.get(2, b""))
+        if 4 in parsed or isinstance(parsed.get(3), bytes):
+            return self._read_response(topic, number, parsed, body)
         if topic not in self._served or number in self._asked:
             return None
         kind = body.get(1, b"").decode().rpartition("/")[2]
         if self._served[topic] and kind not in self._served[topic]:
             return None
-        value, attachments = read(topic, kind, body.get(2, b""))
-        meta = {"topic": topic, "timeout": got.get(5, 0)}
+        value, attachments = decode_body(topic, kind, body.get(2, b""))
+        meta = {"topic": topic, "timeout": parsed.get(5, 0)}
         if kind.lower() == "gather":
             self._begun[number] = place = self._begun.get(number, 0) + 1
-            meta |= {"part": place, "last": bool(got.get(3)), "empty": 2 not in got}
+            meta |= {"part": place, "last": bool(parsed.get(3)), "empty": 2 not in parsed}
         message = "callback" if topic == "/callback" else "call"
         return ReceivedMessage(message, str(number), kind, value, attachments, meta, payload)
 
     def _read_response(
-        self, topic: str, number: int, got: dict[int, Any], body: dict[int, Any]
+        self, topic: str, number: int, parsed: dict[int, Any], body: dict[int, Any]
     ) -> ReceivedMessage | None:
         if number not in self._asked or self._asked[number][0] != topic:
             return None
-        if isinstance(got.get(3), bytes):
-            error = protobuf.message(got[3])
+        if isinstance(parsed.get(3), bytes):
+            error = protobuf.message(parsed[3])
             reason = REASONS.get(error.get(2, b"").decode(), "raised")
             meta: dict[str, Any] = {"error": error, "data": body.get(2, b"")}
             return ReceivedMessage("failure", str(number), reason, error.get(3, b"").decode(), (), meta)
@@ -238,10 +238,10 @@ class Mqtt(RawPeer):
         meta = {}
         if kind.lower() == "count":
             self._begun[number] = place = self._begun.get(number, 0) + 1
-            meta = {"part": place, "last": bool(got.get(4)), "empty": 2 not in got}
-            if 2 not in got:
+            meta = {"part": place, "last": bool(parsed.get(4)), "empty": 2 not in parsed}
+            if 2 not in parsed:
                 return ReceivedMessage("result", str(number), "", None, (), meta)
-        value, attachments = read(topic, kind, body.get(2, b""))
+        value, attachments = decode_body(topic, kind, body.get(2, b""))
         return ReceivedMessage("result", str(number), "", value, attachments, meta)
 
     # Other features.
@@ -286,7 +286,7 @@ def write(topic: str, kind: str, body: Any, attachments: Sequence[bytes] = ()) -
     return _WRITERS.get(kind.lower(), bytes)(body) if not attachments else _parcel(body, attachments)
 
 
-def read(topic: str, kind: str, data: bytes) -> tuple[Any, tuple[bytes | str, ...]]:
+def decode_body(topic: str, kind: str, data: bytes) -> tuple[Any, tuple[bytes | str, ...]]:
     """Parse a body and its attachments."""
     if topic in _OWN:
         return (json.loads(data) if data else None), ()
@@ -310,12 +310,12 @@ def read(topic: str, kind: str, data: bytes) -> tuple[Any, tuple[bytes | str, ..
 
 
 def _numbers(body: Any) -> bytes:  # noqa: ANN401  any JSON
-    exact, beyond, half, whole, zero = (body[name] for name in NUMBERS)
-    return protobuf.packed((1, exact), (2, beyond), (3, half), (4, float(whole)), (5, float(zero)))
+    exact, beyond, half, complete, zero = (body[name] for name in NUMBERS)
+    return protobuf.packed((1, exact), (2, beyond), (3, half), (4, float(complete)), (5, float(zero)))
 
 
 def _parcel(body: Any, attachments: Sequence[bytes] = ()) -> bytes:  # noqa: ANN401  any JSON
-    return protobuf.packed((1, body["label"].encode()), *((2, each) for each in attachments))
+    return protobuf.packed((1, body["label"].encode()), *((2, item) for item in attachments))
 
 
 _WRITERS: Final[dict[str, Callable[[Any], bytes]]] = {
@@ -330,6 +330,6 @@ _WRITERS: Final[dict[str, Callable[[Any], bytes]]] = {
 
 async def connect_mqtt(port: int) -> Mqtt:
     """Connect a peer to the broker."""
-    made = Mqtt(port, asyncio.get_running_loop())
-    await made.begin()
-    return made
+    created = Mqtt(port, asyncio.get_running_loop())
+    await created.begin()
+    return created

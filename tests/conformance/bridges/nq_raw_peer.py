@@ -7,7 +7,7 @@ from collections import deque
 from collections.abc import Sequence
 from typing import Any, Final
 
-from tests.conformance.bridges.raw_encoding import base91, escaped, in_base91, read_marked, written
+from tests.conformance.bridges.raw_encoding import base91, compact_json, escaped, in_base91, read_marked
 from tests.conformance.bridges.raw_peer_base import NO_META, FailureDetails, Meta, ReceivedMessage
 from tests.conformance.bridges.raw_peers import WebSocketRawPeer
 from tests.support.raw_peers import Place, WirePeer
@@ -55,7 +55,7 @@ class Nq(WebSocketRawPeer):
         self._early.extend(messages)
 
     def _send(self, message: dict[str, object]) -> None:
-        self.wire.text(written(message))
+        self.wire.text(compact_json(message))
 
     def _channel(self, request: str) -> str:
         """Return the backchannel of a request."""
@@ -93,10 +93,10 @@ class Nq(WebSocketRawPeer):
         return f"{namespace}-{message}"
 
     def spell_topic(self, *segments: str) -> str:
-        return "-".join(escaped(each, string.ascii_letters + string.digits) for each in segments)
+        return "-".join(escaped(item, string.ascii_letters + string.digits) for item in segments)
 
     def reject(self, call: ReceivedMessage, text: str, reason: str = "refused") -> None:
-        self.refuse(call, next(code for code, named in REASONS.items() if named == reason), text)
+        self.refuse(call, next(code for code, known_name in REASONS.items() if known_name == reason), text)
 
     def fail_with_details(self, call: ReceivedMessage, details: FailureDetails) -> FailureDetails:
         error = {"type": "app", "fatal": True, "err": details.name, "text": details.text}
@@ -150,9 +150,9 @@ class Nq(WebSocketRawPeer):
                 assert isinstance(frame, str), frame
                 received = json.loads(frame)
                 self._early.extend(received if isinstance(received, list) else [received])
-            read = self._read(self._early.popleft())
-            if read is not None:
-                return read
+            decoded = self._read(self._early.popleft())
+            if decoded is not None:
+                return decoded
 
     def _read(self, message: dict[str, Any]) -> ReceivedMessage | None:
         """Parse a message; None for messages that only concern NQ itself."""
@@ -230,22 +230,22 @@ class Nq(WebSocketRawPeer):
         return f"hub-{name}"
 
 
-async def connect_nq(place: Place, gone: Nq | None = None) -> Nq:
+async def connect_nq(place: Place, disconnected: Nq | None = None) -> Nq:
     """Connect a peer over WebSocket that receives its id, or reconnect one with its state."""
-    wire = await place.peer(f"/nq?peer={gone.peer}" if gone is not None else "/nq")
+    wire = await place.peer(f"/nq?peer={disconnected.peer}" if disconnected is not None else "/nq")
     first = json.loads(await wire.heard())
     note, *more = first if isinstance(first, list) else [first]
     assert note["e"]["note"] == "peer"
     peer = Nq(place, "nq", wire)
     peer.peer = note["e"]["args"][0]
-    if gone is not None:
-        peer.continue_from(gone)
+    if disconnected is not None:
+        peer.continue_from(disconnected)
     peer.push_back(more)
     return peer
 
 
 def _attached(attachments: Sequence[bytes]) -> dict[str, object]:
-    return {"attachments": [{"$base64": b64encode(each).decode()} for each in attachments]} if attachments else {}
+    return {"attachments": [{"$base64": b64encode(item).decode()} for item in attachments]} if attachments else {}
 
 
 def _detached(item: dict[str, str]) -> bytes | str:

@@ -173,11 +173,11 @@ class Stage:
         assert received.name == self.name(self.callee, message).removeprefix("/Desk/"), received
         return call_id, received
 
-    async def reconnect(self, gone: Nq) -> Nq:
+    async def reconnect(self, disconnected: Nq) -> Nq:
         """Reconnect an NQ peer with its registrations."""
-        peer = await connect_nq(self.hall.place, gone)
+        peer = await connect_nq(self.hall.place, disconnected)
         self._there.append(peer)
-        self._offered = [(peer if callee is gone else callee, message) for callee, message in self._offered]
+        self._offered = [(peer if callee is disconnected else callee, message) for callee, message in self._offered]
         return peer
 
     async def register_late(self, message: str, callee: RawPeer) -> None:

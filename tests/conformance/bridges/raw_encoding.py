@@ -67,7 +67,7 @@ def in_base91(data: bytes) -> str:
     return "".join(text)
 
 
-def written(value: object) -> str:
+def compact_json(value: object) -> str:
     """Return compact JSON."""
     return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
 
@@ -86,4 +86,4 @@ def _not_json(text: str) -> object:
 
 def spelled(value: object) -> str:
     """Return a value as UMQ text: a string has no quotes unless it would be parsed as JSON."""
-    return value if isinstance(value, str) and value_of(value) is value else written(value)
+    return value if isinstance(value, str) and value_of(value) is value else compact_json(value)

@@ -13,7 +13,7 @@ from typing import Any, ClassVar, Final
 
 import cbor2
 
-from tests.conformance.bridges.raw_encoding import escaped, read_marked, spelled, value_of, written
+from tests.conformance.bridges.raw_encoding import compact_json, escaped, read_marked, spelled, value_of
 from tests.conformance.bridges.raw_peer_base import (
     NO_META,
     RECEIVE_TIMEOUT,
@@ -69,8 +69,8 @@ class UmqFamily(WebSocketRawPeer):
     def _send(self, letter: str, number: str, payload: str, attachments: Sequence[bytes] = ()) -> None:
         prefix = f"A{self._count(len(attachments))}{self.between}" if attachments else ""
         self.wire.text(f"{prefix}{letter}{number}{self.between}{payload}")
-        for each in attachments:
-            self.wire.binary(each)
+        for item in attachments:
+            self.wire.binary(item)
 
     @abstractmethod
     def _count(self, number: int) -> str: ...
@@ -119,8 +119,8 @@ class UmqFamily(WebSocketRawPeer):
             return ReceivedMessage("goodbye", body=payload, raw=text)
         if letter in "E!":
             code, blank, rest = payload.partition(" ")
-            known = {f"{row[self.column]} ": row[0] for row in TABLE}
-            reason = known.get(letter + code + blank)
+            stored = {f"{row[self.column]} ": row[0] for row in TABLE}
+            reason = stored.get(letter + code + blank)
             return ReceivedMessage("failure", number, reason or "raised", rest if reason else payload, raw=text)
         if letter == "T":
             return ReceivedMessage("event", "", number, value_of(payload), attachments, raw=text)
@@ -140,7 +140,7 @@ class UmqFamily(WebSocketRawPeer):
         return f"{namespace.capitalize()}{':' if self.protocol == 'umq' else '.'}{message}"
 
     def spell_topic(self, *segments: str) -> str:
-        return ".".join(each.replace("%", "%25").replace(".", "%2E").replace("*", "%2A") for each in segments)
+        return ".".join(item.replace("%", "%25").replace(".", "%2E").replace("*", "%2A") for item in segments)
 
     def reject(self, call: ReceivedMessage, text: str, reason: str = "refused") -> None:
         # UMQ36-a09: a hub never sends `!` in UMQ36, but accepts it from callees, as in UMQ.
@@ -218,7 +218,7 @@ class Umq(UmqFamily):
         self._send("S", name, spelled(value))
 
     def describe(self, request: ReceivedMessage, methods: list[str]) -> None:
-        self._send("R", request.id, "".join(f"M{each}\n" for each in methods))
+        self._send("R", request.id, "".join(f"M{item}\n" for item in methods))
 
     def document(self, request: ReceivedMessage, doc: str) -> None:
         self._send("R", request.id, f"D{doc}")
@@ -257,7 +257,7 @@ class Umq36(UmqFamily):
         assert not meta, "UMQ36 has no meta"
         number = self._next()
         arguments = [] if body is None else body if isinstance(body, list) and len(body) > 1 else [body]
-        self._send("C", number, written([name, *arguments]), attachments)
+        self._send("C", number, compact_json([name, *arguments]), attachments)
         return number
 
     def call_back(self, token: str, body: object) -> str:
@@ -286,7 +286,7 @@ class Lrpm(WebSocketRawPeer):
     STREAM_META: ClassVar[Meta] = {"stream": True}
 
     def _write(self, message: list[object]) -> None:
-        self.wire.text(written(message))
+        self.wire.text(compact_json(message))
 
     def _read_frame(self, frame: str | bytes) -> Any:  # noqa: ANN401  as the encoding has it
         assert isinstance(frame, str), frame
@@ -299,7 +299,7 @@ class Lrpm(WebSocketRawPeer):
         return b64decode(item, validate=True)
 
     def _meta(self, attachments: Sequence[bytes], meta: Meta) -> dict[str, object]:
-        attached = {"attachments": [self._attach(each) for each in attachments]} if attachments else {}
+        attached = {"attachments": [self._attach(item) for item in attachments]} if attachments else {}
         return {**meta, **attached}
 
     def call(self, name: str, body: object = None, attachments: Sequence[bytes] = (), meta: Meta = NO_META) -> str:
@@ -322,7 +322,7 @@ class Lrpm(WebSocketRawPeer):
         return f"{namespace}.{message}"
 
     def spell_topic(self, *segments: str) -> str:
-        return ".".join(escaped(each, "abcdefghijklmnopqrstuvwxyz0123456789") for each in segments)
+        return ".".join(escaped(item, "abcdefghijklmnopqrstuvwxyz0123456789") for item in segments)
 
     def reject(self, call: ReceivedMessage, text: str, reason: str = "refused") -> None:
         # LRPM-a14: the hub's uris have no meaning from a callee, which has equivalent ones.
@@ -342,8 +342,8 @@ class Lrpm(WebSocketRawPeer):
         return FailureDetails(text, meta["uri"], data, retry_after=meta.get("retry_after", 0) / 1000)
 
     def stream_answer(self, call: ReceivedMessage, elements: Sequence[object]) -> None:
-        for number, each in enumerate(elements, 1):
-            self.answer(call, each, meta={"part": number, "last": number == len(elements)})
+        for number, item in enumerate(elements, 1):
+            self.answer(call, item, meta={"part": number, "last": number == len(elements)})
 
     def cancel(self, call_id: str) -> None:
         self._write([21, int(call_id), {}])

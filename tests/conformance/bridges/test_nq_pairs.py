@@ -46,9 +46,9 @@ class HubEnvironment:
 
     async def peer(self, protocol: str) -> WebSocketRawPeer:
         """Connect a peer."""
-        made = await (connect_nq(self.place) if protocol == "nq" else connect_raw_peer(self.place, protocol))
-        self.there.append(made)
-        return made
+        created = await (connect_nq(self.place) if protocol == "nq" else connect_raw_peer(self.place, protocol))
+        self.there.append(created)
+        return created
 
     async def two(self, one: str, other: str) -> tuple[WebSocketRawPeer, WebSocketRawPeer]:
         """Connect a caller and a callee, and register a method."""
@@ -61,12 +61,12 @@ class HubEnvironment:
 async def hall(limits: LimitSettings | None = None) -> AsyncIterator[HubEnvironment]:
     """Run a hub and disconnect its peers at the end."""
     async with hub(Settings(SERVER, limits or LimitSettings())) as place:
-        made = HubEnvironment(place)
+        created = HubEnvironment(place)
         try:
-            yield made
+            yield created
         finally:
-            for each in made.there:
-                each.wire.leave()
+            for item in created.there:
+                item.wire.leave()
 
 
 def topic(protocol: str) -> str:
@@ -128,7 +128,7 @@ async def test_request_of_lost_callee_goes_to_the_next_one(other: str) -> None:
         first.wire.leave()
         await second.value(second.builtin("ping"))
         offering = second.call(second.builtin("register"), {"name": NAMES[other]})
-        received = {each.kind: each for each in (await second.receive(), await second.receive())}
+        received = {item.kind: item for item in (await second.receive(), await second.receive())}
         assert (received["result"].id, received["call"].body) == (offering, TEXT)
         assert received["call"].meta.get("redelivered") == (None if other in {"umq", "umq36", "mqtt-rpc"} else True)
         second.answer(received["call"], "done")
@@ -154,7 +154,7 @@ async def test_request_refused_by_nq_callee_did_not_run(one: str) -> None:
 @with_timeout
 async def test_publications_reach_topic_and_pattern_subscribers(one: str, other: str) -> None:
     async with hall() as there:
-        publisher, plain, wild = [await there.peer(each) for each in (one, other, other)]
+        publisher, plain, wild = [await there.peer(item) for item in (one, other, other)]
         names = await plain.subscribe(topic(other)), await wild.subscribe(WILD[other])
         for value in (TEXT, {"c": -0.0}, None, 2**64, "1.10"):
             publication = await publisher.wait_for_answer(publisher.publish(topic(one), value))

@@ -234,12 +234,12 @@ async def test_result_too_large_for_the_caller_means_that_the_method_ran(one: st
 @protocol_pairs()
 @with_timeout
 async def test_callee_receives_its_own_spelling_of_a_name(one: str, other: str) -> None:
-    written = {
+    encoded = {
         "umq": ("Account:getBalance", "account.get_balance", "Account:Get-Balance"),
         "umq36": ("Account.getBalance", "account:get_balance", "account.get balance"),
     } | dict.fromkeys(LRPM, ("account.get_balance",))
     async with connect_pair(one, other) as (caller, callee):
-        for name in written[one]:
+        for name in encoded[one]:
             call_id = caller.call(name)
             received = await callee.receive()
             assert received.name == BALANCE[other]
@@ -367,10 +367,10 @@ async def test_exception_keeps_its_text_and_means_that_the_method_ran(one: str, 
         for text in ("I'm teapot", TEXT, "6 eggs", "7 not found", "9 lives", "10", "hub.err.denied", "", " "):
             call_id, received = await start_call(caller, callee)
             callee.fail(received, text)
-            ran, reason, told = failed(await caller.wait_for_answer(call_id))
+            ran, reason, reported = failed(await caller.wait_for_answer(call_id))
             # In UMQ, 6 is the code of an unhandled exception, not a part of its text.
-            said = text.removeprefix("6 ") if other in UMQ else text
-            assert (ran, reason, told) == ("yes", "raised", said or ("raised" if one in UMQ else None))
+            sent = text.removeprefix("6 ") if other in UMQ else text
+            assert (ran, reason, reported) == ("yes", "raised", sent or ("raised" if one in UMQ else None))
 
 
 @protocol_pairs(callers=UMQ, callees=UMQ)
@@ -521,11 +521,11 @@ async def test_generator_is_streamed_on_request_and_else_one_array(one: str) -> 
     async with hub(app=streaming()) as place:
         caller = await connect_raw_peer(place, one)
         for number in range(3):
-            whole = [[each] for each in range(number)]
-            assert await caller.value("count", {"to": number}) == whole
+            complete = [[item] for item in range(number)]
+            assert await caller.value("count", {"to": number}) == complete
             if one in LRPM:
                 parts, last = await parts_of(caller, caller.call("count", {"to": number}, meta={"stream": True}))
-                assert (parts, last.meta["part"]) == (whole, number + 1)
+                assert (parts, last.meta["part"]) == (complete, number + 1)
         assert failed(await caller.call_and_wait("count", {"to": 1, "broken": True})) == ("yes", "raised", "broken off")
         if one in LRPM:
             parts, last = await parts_of(caller, caller.call("count", {"to": 2, "broken": True}, meta={"stream": True}))
@@ -543,15 +543,15 @@ async def test_parts_are_forwarded_or_collected(one: str, other: str) -> None:
         await callee.register("tail.log", kind="server")
         ends: list[Meta] = [{"last": True}, {"last": True, "empty": True}]
         for end in ends:
-            for asked in (NO_META, {"stream": True}) if one in LRPM else (NO_META,):
-                call_id = caller.call("tail.log", meta=asked)
+            for request in (NO_META, {"stream": True}) if one in LRPM else (NO_META,):
+                call_id = caller.call("tail.log", meta=request)
                 received = await callee.receive()
                 assert received.meta["stream"] is True
                 callee.answer(received, [1], meta={"part": 1})
                 callee.answer(received, "half", meta={"progress": True})
                 callee.answer(received, None if "empty" in end else 2, meta={"part": 2, **end})
                 expected = [[1]] if "empty" in end else [[1], 2]
-                if asked:
+                if request:
                     assert (await parts_of(caller, call_id))[0] == expected
                 else:
                     assert (await caller.wait_for_answer(call_id)).body == expected
@@ -573,13 +573,13 @@ async def test_stream_of_disconnected_callee_is_lost(one: str, other: str) -> No
 @with_timeout
 async def test_progress_is_delivered_on_request_apart_from_the_result(one: str, other: str) -> None:
     async with connect_pair(one, other) as (caller, callee):
-        for asked in (NO_META, {"progress": True}) if one in LRPM else (NO_META,):
-            call_id, received = await start_call(caller, callee, meta=asked)
+        for request in (NO_META, {"progress": True}) if one in LRPM else (NO_META,):
+            call_id, received = await start_call(caller, callee, meta=request)
             callee.answer(received, 50, meta={"progress": True, "text": TEXT})
             callee.answer(received, "done")
-            if asked:
-                told = await caller.wait_for_answer(call_id)
-                assert (told.body, told.meta) == (50, {"progress": True, "text": TEXT})
+            if request:
+                reported = await caller.wait_for_answer(call_id)
+                assert (reported.body, reported.meta) == (50, {"progress": True, "text": TEXT})
             assert (await caller.wait_for_answer(call_id)).body == "done"
 
 
@@ -595,7 +595,7 @@ WILD: Final = dict.fromkeys(UMQ, "sensors.*.Heat_%25") | dict.fromkeys(LRPM, "se
 @with_timeout
 async def test_publications_reach_topic_and_pattern_subscribers(one: str, other: str) -> None:
     async with hub(Settings(SERVER)) as place:
-        publisher, plain, wild = [await connect_raw_peer(place, each) for each in (one, other, other)]
+        publisher, plain, wild = [await connect_raw_peer(place, item) for item in (one, other, other)]
         names = await plain.subscribe(WRITTEN[other]), await wild.subscribe(WILD[other])
         for value in (TEXT, {"c": -0.0}, None, 2**64, "1.10", nested(127)):
             publication = await publisher.wait_for_answer(publisher.publish(WRITTEN[one], value))
@@ -615,8 +615,8 @@ async def test_publications_reach_topic_and_pattern_subscribers(one: str, other:
 @with_timeout
 async def test_subscribers_of_all_protocols_get_each_publication_once(one: str) -> None:
     async with hub(Settings(SERVER)) as place:
-        readers = [await connect_raw_peer(place, each) for each in PROTOCOLS * 2]
-        names = [await each.subscribe(WRITTEN[each.protocol]) for each in readers]
+        readers = [await connect_raw_peer(place, item) for item in PROTOCOLS * 2]
+        names = [await item.subscribe(WRITTEN[item.protocol]) for item in readers]
         publisher = await connect_raw_peer(place, one)
         for value in ({"n": TEXT}, [1.0]):
             await publisher.wait_for_answer(publisher.publish(WRITTEN[one], value))
@@ -641,7 +641,7 @@ async def test_envelope_has_the_topic_in_the_spelling_of_the_subscriber(one: str
 @with_timeout
 async def test_retained_value_is_the_first_event_until_removed(one: str, other: str) -> None:
     async with hub(Settings(SERVER)) as place:
-        publisher, early, late = [await connect_raw_peer(place, each) for each in (one, other, other)]
+        publisher, early, late = [await connect_raw_peer(place, item) for item in (one, other, other)]
         await early.subscribe(WRITTEN[other])
         for value in ("old", {"new": 1.0}):
             await publisher.wait_for_answer(publisher.publish(WRITTEN[one], value, retain=True))
@@ -743,12 +743,12 @@ async def test_attachments_pass_through_an_application(one: str) -> None:
 
     @app.method("turn")
     async def turn(context: Context, name: str) -> Reply:
-        return Reply(f"{name} from {context.peer.protocol}", [each[::-1] for each in await context.attachments()])
+        return Reply(f"{name} from {context.peer.protocol}", [item[::-1] for item in await context.attachments()])
 
     async with hub(app=app) as place:
         caller = await connect_raw_peer(place, one)
         answer = await caller.call_and_wait("turn", "photo", FILES[:3])
-        assert (answer.body, answer.attachments) == (f"photo from {one}", tuple(each[::-1] for each in FILES[:3]))
+        assert (answer.body, answer.attachments) == (f"photo from {one}", tuple(item[::-1] for item in FILES[:3]))
 
 
 @pytest.mark.parametrize("one", PROTOCOLS)
@@ -784,7 +784,7 @@ async def test_hub_application_can_call_methods_of_peers() -> None:
             await peer.call_and_wait("relay", [name, body])
             for name, body in (("hub.ping", None), ("hub.publish", {"topic": "a", "data": 1}), ("hub.discover", {}))
         ]
-        assert [each.kind for each in answers] == ["result"] * 3
+        assert [item.kind for item in answers] == ["result"] * 3
         peer.call("relay", [f"callback.{token}", TEXT])
         received = await peer.receive()
         assert (received.kind, received.body) == ("callback", TEXT)
@@ -804,7 +804,7 @@ async def test_hub_application_gets_the_same_builtin_results() -> None:
 
     async with hub(Settings(SERVER), app) as place:
         peer = await connect_raw_peer(place, "lrpm-json")
-        for asked, answer in (
+        for request, answer in (
             (["hub.discover"], {"methods": ["ask"], "routes": ["hub."]}),
             (["hub:discover", "Ask"], {"doc": "Passes it on."}),
             (["hub.set", {"name": "colour", "value": [1]}], None),
@@ -814,7 +814,7 @@ async def test_hub_application_gets_the_same_builtin_results() -> None:
             (["a..b"], "no such method: the name has an empty segment"),
             (["callback.nonsense"], "no such callback: there is no such callback, or it was called before"),
         ):
-            assert await peer.value("ask", asked) == answer
+            assert await peer.value("ask", request) == answer
 
 
 # Callbacks, variables, queues.
@@ -837,7 +837,7 @@ async def test_variable_of_one_session_is_read_in_another(one: str, other: str) 
     async with hub(Settings(SERVER)) as place:
         owner, reader = await connect_raw_peer(place, one), await connect_raw_peer(place, other)
         peers = (await reader.value(reader.builtin("peers")))["peers"]
-        assert [each["protocol"] for each in peers] == [one, other]
+        assert [item["protocol"] for item in peers] == [one, other]
         for value in (TEXT, "1.10", 1.10, {"a": [None]}, ""):
             await owner.set("Jméno", value)
             await owner.check_alive()
@@ -850,7 +850,7 @@ async def test_variable_of_one_session_is_read_in_another(one: str, other: str) 
 @with_timeout
 async def test_failed_job_goes_to_the_next_worker(one: str, other: str) -> None:
     async with hub(Settings(SERVER)) as place:
-        boss, worker, second = [await connect_raw_peer(place, each) for each in (one, other, other)]
+        boss, worker, second = [await connect_raw_peer(place, item) for item in (one, other, other)]
         pull = {"queue": "jobs", "callback": "C0" if other == "umq36" else "c0"}
         assert await worker.value(worker.builtin("pull"), pull) is None
         assert await boss.value(boss.builtin("push"), {"queue": "jobs", "data": [TEXT]}) == {"waiting": 0}

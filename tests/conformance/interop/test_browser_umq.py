@@ -217,7 +217,7 @@ def test_callbacks_of_the_browser() -> None:
                 token = (await owner.heard()).removeprefix(f"R{number}\n")
                 other.text(f"C{number}\n{token}\n")
                 # The client answers an unknown callback twice; the second response is ignored.
-                await replay(owner, f"< C{number}\n0_cb\n", *("> " + each.format(number) for each in answers))
+                await replay(owner, f"< C{number}\n0_cb\n", *("> " + item.format(number) for item in answers))
                 assert await other.heard() == answers[0].format(number)
             await replay(owner, "> M3\nhub:ping\n", "< R3\npong")
 

@@ -61,18 +61,18 @@ def test_concurrent_calls_are_answered_in_any_order(spec: ProtocolSpec, role: Ro
             call = pair.ask(asker, hub.Call(f"h{number}", "math.add", body(spec)))
             assert isinstance(call, hub.Call)
             calls[asker, f"h{number}"] = call.id
-    asked = list(calls.items()) if role is Role.SERVER else list(reversed(calls.items()))
-    for (asker, hub_id), call_id in asked:
+    request = list(calls.items()) if role is Role.SERVER else list(reversed(calls.items()))
+    for (asker, hub_id), call_id in request:
         expect(pair.answer(other(asker), hub.Result(call_id, body(spec))), hub.Result, id=hub_id)
 
 
 @carrying(hub.Call, hub.Result)
 def test_callee_receives_its_registered_spelling(spec: ProtocolSpec, role: Role) -> None:
     spelling = {"mqtt-rpc": "/Math/AddUp", "lrpm-json": "math.add_up", "lrpm-cbor": "math.add_up", "nq": "Math-addUp"}
-    written = spelling.get(spec.name, "Math:addUp")
+    encoded = spelling.get(spec.name, "Math:addUp")
     pair = Pair(spec)
-    call = pair.ask(role, hub.Call("h1", "math.add_up", body(spec), written))
-    expect(call, hub.Call, method="math.add_up", spelling=written)
+    call = pair.ask(role, hub.Call("h1", "math.add_up", body(spec), encoded))
+    expect(call, hub.Call, method="math.add_up", spelling=encoded)
 
 
 @carrying(hub.Call, hub.Result)
@@ -134,29 +134,29 @@ def test_publication_arrives(spec: ProtocolSpec, role: Role) -> None:
 def test_subscription_and_events_arrive(spec: ProtocolSpec, role: Role) -> None:
     pair = Pair(spec)
     pattern = topics.parse_pattern("sensors.*.t*", topics.UMQ)
-    asked = expect(pair.ask(role, hub.Subscribe("h1", pattern, "mine")), hub.Subscribe, pattern=pattern)
+    request = expect(pair.ask(role, hub.Subscribe("h1", pattern, "mine")), hub.Subscribe, pattern=pattern)
     publisher = other(role)
-    expect(pair.answer(publisher, hub.Result(asked.id)), hub.Result, id="h1")
+    expect(pair.answer(publisher, hub.Result(request.id)), hub.Result, id="h1")
     topic = ("sensors", "a", "t")
     for number in range(3):
-        event = hub.Event(asked.subscription, topic, Value(number), publication=number + 1)
+        event = hub.Event(request.subscription, topic, Value(number), publication=number + 1)
         expect(pair.answer(publisher, event), hub.Event, subscription="mine", body=number)
-    expect(pair.answer(publisher, hub.TopicClosed(asked.subscription)), hub.TopicClosed, subscription="mine")
+    expect(pair.answer(publisher, hub.TopicClosed(request.subscription)), hub.TopicClosed, subscription="mine")
     with pytest.raises(LocalProtocolError):
-        pair.say(publisher, hub.Event(asked.subscription, topic, Value(4)))
+        pair.say(publisher, hub.Event(request.subscription, topic, Value(4)))
 
 
 @carrying(hub.Subscribe, hub.Unsubscribe)
 def test_envelope_contains_the_topic(spec: ProtocolSpec, role: Role) -> None:
     pair = Pair(spec)
     pattern = topics.parse_pattern("sensors.*", topics.UMQ)
-    asked = expect(pair.ask(role, hub.Subscribe("h1", pattern, "mine", envelope=True)), hub.Subscribe, envelope=True)
-    pair.answer(other(role), hub.Result(asked.id))
+    request = expect(pair.ask(role, hub.Subscribe("h1", pattern, "mine", envelope=True)), hub.Subscribe, envelope=True)
+    pair.answer(other(role), hub.Result(request.id))
     topic = ("sensors", "room 1")
-    event = hub.Event(asked.subscription, topic, Value("hot"), publication=3, missed=2, envelope=True)
+    event = hub.Event(request.subscription, topic, Value("hot"), publication=3, missed=2, envelope=True)
     expect(pair.answer(other(role), event), hub.Event, topic=topic, body="hot", missed=2)
-    (gone,) = pair.say(role, hub.Unsubscribe("h2", "mine"))
-    expect(gone, hub.Unsubscribe, subscription=asked.subscription)
+    (disconnected,) = pair.say(role, hub.Unsubscribe("h2", "mine"))
+    expect(disconnected, hub.Unsubscribe, subscription=request.subscription)
 
 
 @carrying(hub.Subscribe, hub.Unsubscribe)
@@ -164,9 +164,9 @@ def test_denied_subscription_leaves_no_state(spec: ProtocolSpec, role: Role) -> 
     pair = Pair(spec)
     pattern = topics.parse_pattern("sensors.*", topics.UMQ)
     for number in range(3):
-        asked = pair.ask(role, hub.Subscribe(f"h{number}", pattern, "mine"))
-        assert isinstance(asked, hub.Subscribe)
-        expect(pair.answer(other(role), hub.Failure(asked.id, Reason.DENIED, "no")), hub.Failure, id=f"h{number}")
+        request = pair.ask(role, hub.Subscribe(f"h{number}", pattern, "mine"))
+        assert isinstance(request, hub.Subscribe)
+        expect(pair.answer(other(role), hub.Failure(request.id, Reason.DENIED, "no")), hub.Failure, id=f"h{number}")
         with pytest.raises(LocalProtocolError):
             pair.say(role, hub.Unsubscribe(None, "mine"))
 
@@ -184,15 +184,17 @@ def test_method_and_route_are_registered(spec: ProtocolSpec, role: Role) -> None
 @carrying(hub.Discover, hub.Description)
 def test_discovery_returns_lists_and_documentation(spec: ProtocolSpec, role: Role) -> None:
     pair = Pair(spec)
-    asked = expect(pair.ask(role, hub.Discover("h1")), hub.Discover, name="")
-    lists = hub.Description(asked.id, ("login", "logout"), (f"account{spec.name_style.joiner}",), more=3)
-    told = expect(pair.answer(other(role), lists), hub.Description, id="h1", methods=lists.methods, routes=lists.routes)
-    assert told.more == (0 if spec.name == "umq" else 3)  # its lists cannot contain it
-    asked = expect(pair.ask(role, hub.Discover("h2", "login")), hub.Discover, name="login")
-    doc = hub.Description(asked.id, doc="Log in.\n\nWith a name.")
+    request = expect(pair.ask(role, hub.Discover("h1")), hub.Discover, name="")
+    lists = hub.Description(request.id, ("login", "logout"), (f"account{spec.name_style.joiner}",), more=3)
+    reported = expect(
+        pair.answer(other(role), lists), hub.Description, id="h1", methods=lists.methods, routes=lists.routes
+    )
+    assert reported.more == (0 if spec.name == "umq" else 3)  # its lists cannot contain it
+    request = expect(pair.ask(role, hub.Discover("h2", "login")), hub.Discover, name="login")
+    doc = hub.Description(request.id, doc="Log in.\n\nWith a name.")
     expect(pair.answer(other(role), doc), hub.Description, id="h2", doc=doc.doc)
-    asked = expect(pair.ask(role, hub.Discover("h3", "nothing")), hub.Discover)
-    failure = hub.Failure(asked.id, Reason.NO_SUCH_METHOD, "nothing like that")
+    request = expect(pair.ask(role, hub.Discover("h3", "nothing")), hub.Discover)
+    failure = hub.Failure(request.id, Reason.NO_SUCH_METHOD, "nothing like that")
     assert "nothing like that" in expect(pair.answer(other(role), failure), hub.Failure, id="h3").text
 
 
@@ -230,9 +232,11 @@ def test_cancelled_call_gets_at_most_one_response(spec: ProtocolSpec, role: Role
     pair = Pair(spec)
     call = pair.ask(role, hub.Call("h1", "math.add", body(spec)))
     assert isinstance(call, hub.Call)
-    told = pair.say(role, hub.Cancel("h1"))
-    assert told == ([hub.Cancel(call.id)] if spec.forwards_cancel else [])
-    late = pair.say(other(role), hub.Failure(call.id, Reason.CANCELLED) if told else hub.Result(call.id, body(spec)))
+    reported = pair.say(role, hub.Cancel("h1"))
+    assert reported == ([hub.Cancel(call.id)] if spec.forwards_cancel else [])
+    late = pair.say(
+        other(role), hub.Failure(call.id, Reason.CANCELLED) if reported else hub.Result(call.id, body(spec))
+    )
     assert [type(message) for message in late] in ([], [hub.Failure], [hub.Stray])
 
 

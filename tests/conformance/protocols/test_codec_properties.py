@@ -45,7 +45,7 @@ def packets_of_vectors(spec: ProtocolSpec) -> tuple[Packet, ...]:
 def check_parsed_or_protocol_error(conversation: Conversation, packet: Packet) -> None:
     """Check that a packet is either parsed or answered by an error of the protocol, without other effects."""
     received = conversation.receive(packet, 0.0)
-    answer = sum(len(each.payload) for each in conversation.take_packets())
+    answer = sum(len(item.payload) for item in conversation.take_packets())
     assert answer <= LONGEST_ANSWER + len(packet.payload)
     if conversation.error is not None:
         assert isinstance(conversation.error, RemoteProtocolError)
@@ -114,7 +114,7 @@ def test_state_of_unanswered_requests_is_limited(spec: ProtocolSpec) -> None:
     """Repeat unanswered frames of the vectors: the state stays within the limits."""
     conversation = conversations.create_conversation(spec, Role.SERVER, SMALL)
     conversations.complete_handshake(conversation, spec, Role.SERVER)
-    held = 0
+    entries = 0
     for round_number in range(60):
         for packet in packets_of_vectors(spec):
             if conversation.closed:
@@ -122,8 +122,8 @@ def test_state_of_unanswered_requests_is_limited(spec: ProtocolSpec) -> None:
                 conversations.complete_handshake(conversation, spec, Role.SERVER)
             conversation.receive(packet, round_number / 1000)
             conversation.take_packets()
-        held = max(held, conversations.count_entries(conversation))
-    assert held < 2000
+        entries = max(entries, conversations.count_entries(conversation))
+    assert entries < 2000
 
 
 BOMBS = [

@@ -22,9 +22,9 @@ TABLE = json.loads((VECTOR_FOLDER / "failures.json").read_text(encoding="utf-8")
 
 
 def umq(packet: Packet) -> str:
-    found = re.match(r"([E!])[0-9A-Z]+[:\n]([0-9]+) ", packet.payload.decode())
-    assert found
-    return f"{found[1]} {found[2]}"
+    result = re.match(r"([E!])[0-9A-Z]+[:\n]([0-9]+) ", packet.payload.decode())
+    assert result
+    return f"{result[1]} {result[2]}"
 
 
 def mqtt(packet: Packet) -> int:

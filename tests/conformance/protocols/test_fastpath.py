@@ -91,12 +91,12 @@ def frame(template: str, *parts: str) -> bytes:
 def packets(spec: ProtocolSpec) -> st.SearchStrategy[Packet]:
     """Return calls and results that are plain, almost plain or invalid, and the packets of the vectors."""
     parts = map(st.sampled_from, (IDS, NAMES, BODIES, METAS, BLANKS))
-    whole = st.builds(frame, st.sampled_from(TEMPLATES[spec.name]), *parts)
-    damaged = st.tuples(whole, st.integers(0, 40), st.binary(max_size=2)).map(
+    complete = st.builds(frame, st.sampled_from(TEMPLATES[spec.name]), *parts)
+    damaged = st.tuples(complete, st.integers(0, 40), st.binary(max_size=2)).map(
         lambda cut: cut[0][: cut[1]] + cut[2] + cut[0][cut[1] + 1 :]
     )
-    made = st.builds(Packet, st.one_of(whole, whole, damaged), st.integers(0, 20).map(bool))
-    return st.one_of(made, made, made, st.sampled_from(RECORDED[spec.name]))
+    created = st.builds(Packet, st.one_of(complete, complete, damaged), st.integers(0, 20).map(bool))
+    return st.one_of(created, created, created, st.sampled_from(RECORDED[spec.name]))
 
 
 SENT = st.sampled_from([Value(None), Value([1, 2]), Json(b'{"a":1}'), Text("x"), Value("y" * 400)])

@@ -153,8 +153,8 @@ def state(conversation: MqttConversation) -> tuple[object, ...]:
     requests, echoes = conversation._requests, conversation._echo_filter
     recent = requests.recent
     return (
-        *(list(each.items()) for each in (requests.open, requests.incoming, requests.outgoing)),
-        *(list(each.items()) for each in (recent._current, recent._previous, echoes._current, echoes._previous)),
+        *(list(item.items()) for item in (requests.open, requests.incoming, requests.outgoing)),
+        *(list(item.items()) for item in (recent._current, recent._previous, echoes._current, echoes._previous)),
         *(
             recent._rotates_at,
             conversation.deadline(),
@@ -172,7 +172,7 @@ def state(conversation: MqttConversation) -> tuple[object, ...]:
     )
 
 
-def asked(number: int, kind: str = "add", value: bytes | None = b"\x0a\x01x", **rest: Any) -> bytes:  # noqa: ANN401
+def request_content(number: int, kind: str = "add", value: bytes | None = b"\x0a\x01x", **rest: Any) -> bytes:  # noqa: ANN401
     content = rpc_pb2.Request(correlation_id=number, **rest)
     if value is not None:
         content.body.type_url, content.body.value = kind, value
@@ -212,27 +212,29 @@ NUMBERS = [0, 1, 2, 3, 4, 5, 6, 7, 1 << 63, (1 << 64) - 1]
 @cache  # creating the strategy for each example would dominate the run time
 def packets() -> st.SearchStrategy[Packet]:
     number, kind, value = st.sampled_from(NUMBERS), st.sampled_from(TYPES), st.sampled_from(VALUES)
-    asks = st.builds(lambda n, k, v, rest: asked(n, k, v, **rest), number, kind, value, st.sampled_from(REQUESTS))
+    asks = st.builds(
+        lambda n, k, v, rest: request_content(n, k, v, **rest), number, kind, value, st.sampled_from(REQUESTS)
+    )
     answers = st.builds(
         lambda n, k, v, rest: answered(n, k, v, **rest),
         *(number, st.sampled_from(["", "", "add"]), value, st.sampled_from(RESPONSES)),
     )
-    whole = st.tuples(st.one_of(asks, answers), st.sampled_from(TAILS)).map(b"".join)
-    damaged = st.tuples(whole, st.integers(0, 60), st.binary(max_size=2)).map(
+    complete = st.tuples(st.one_of(asks, answers), st.sampled_from(TAILS)).map(b"".join)
+    damaged = st.tuples(complete, st.integers(0, 60), st.binary(max_size=2)).map(
         lambda cut: cut[0][: cut[1]] + cut[2] + cut[0][cut[1] + 1 :]
     )
     mostly_no = st.integers(0, 20).map(lambda drawn: drawn == 1)
     blob = st.one_of(*[st.none()] * 9, asks.map(FakeBlob))
-    made = st.builds(
-        Packet, st.one_of(whole, whole, whole, damaged), mostly_no, st.sampled_from(TOPICS), mostly_no, blob
+    created = st.builds(
+        Packet, st.one_of(complete, complete, complete, damaged), mostly_no, st.sampled_from(TOPICS), mostly_no, blob
     )
-    return st.one_of(made, made, made, st.sampled_from(RECORDED))
+    return st.one_of(created, created, created, st.sampled_from(RECORDED))
 
 
-def draw_packet(data: st.DataObject, known: Sequence[Packet]) -> Packet:
+def draw_packet(data: st.DataObject, stored: Sequence[Packet]) -> Packet:
     """Draw a packet; one in five was sent before."""
-    if known and data.draw(st.integers(0, 4)) == 0:
-        return known[data.draw(st.integers(0, len(known) - 1))]
+    if stored and data.draw(st.integers(0, 4)) == 0:
+        return stored[data.draw(st.integers(0, len(stored) - 1))]
     return data.draw(packets())
 
 
@@ -280,7 +282,7 @@ def test_fast_path_equals_general_path(data: st.DataObject) -> None:
         *(data.draw(st.sampled_from(OPTIONS)), data.draw(st.sampled_from(Role)), data.draw(st.sampled_from(BOUNDS))),
         data.draw(st.sampled_from([Random, FewNumbers])),
     )
-    known: list[Packet] = []
+    stored: list[Packet] = []
     for _ in range(data.draw(st.integers(1, 14))):
         match data.draw(st.integers(0, 9)):
             case 0:
@@ -290,15 +292,15 @@ def test_fast_path_equals_general_path(data: st.DataObject) -> None:
                     number = rpc_pb2.Request.FromString(packet.payload).correlation_id
                     rest = data.draw(st.sampled_from(RESPONSES))
                     answer = answered(number, "", data.draw(st.sampled_from(VALUES)), **rest)
-                    known += [packet, on(packet.channel, answer)]
+                    stored += [packet, on(packet.channel, answer)]
             case 3 | 4 | 5 | 6:
-                twins.receive(draw_packet(data, known))
+                twins.receive(draw_packet(data, stored))
             case _:
                 twins.send(draw_message(data, twins.short))
     twins.flush()
     twins.send(hub.Goodbye())
     twins.send(hub.Call("late", "math.add"))
-    twins.receive(on("/math", asked(1, eos=True)))
+    twins.receive(on("/math", request_content(1, eos=True)))
 
 
 @pytest.mark.parametrize("options", OPTIONS)
@@ -313,12 +315,12 @@ def test_any_combination_of_fields_is_handled_equally(options: dict[str, Any], f
         for value in (b"\x0a\x01x", b"", None):
             for at in (number, number + 8):
                 twins.receive(on("/math", answered(at, "", value) + first + tail))
-                twins.receive(on("/math", asked(at, "add", value) + first + tail))
+                twins.receive(on("/math", request_content(at, "add", value) + first + tail))
 
 
 def test_plain_messages_take_the_fast_path(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("receive_general", "send_general"):
-        monkeypatch.setattr(MqttConversation, name, lambda *_given: pytest.fail("the long way was taken"))
+        monkeypatch.setattr(MqttConversation, name, lambda *_given: pytest.fail("the general path was taken"))
     caller, service, other = (
         MqttConversation(ConversationSetup("peer", Role.CLIENT, Random(7), LIMITS, options))
         for options in (None, OPTIONS[1], None)
@@ -364,7 +366,9 @@ def test_limits_are_enforced_equally(options: dict[str, Any]) -> None:
     twins = Twins(options)
     # A topic may use 0.8 of 4 calls, and a device 0.8 of these.
     limit, own_limit = (2, 3) if "shares" in options else (LIMITS.max_pending, LIMITS.max_pending)
-    received = [message for number in range(6) for message in twins.receive(on("/math", asked(number, eos=True)))]
+    received = [
+        message for number in range(6) for message in twins.receive(on("/math", request_content(number, eos=True)))
+    ]
     assert len(received) == limit
     assert len(twins.flush()) == 6 - limit
     for number in range(6):

@@ -135,7 +135,7 @@ class Twins:
             json.loads(json.dumps(conversation.export(unaccepted=unaccepted)))
             for conversation in (self.short, self.long)
         ]
-        self.short, self.long = (NqConversation.restore(self.setup(), each, self.now) for each in saved)
+        self.short, self.long = (NqConversation.restore(self.setup(), item, self.now) for item in saved)
         self.compare()
 
     def compare(self) -> None:
@@ -158,13 +158,13 @@ def full_state(conversation: Any) -> dict[str, object]:  # noqa: ANN401  looks i
             ),
             *(conversation._is_renewed, conversation._now),
         ),
-        "requests": [request_state(each) for each in requests.all()],
-        "backchannels": [(a, each.key) for a, each in requests.by_backchannel.items()],
-        "answered": [(a, each.key) for a, each in requests.answered.items()],
-        "pending acceptances": [(at, request_state(each)) for at, each in incoming.pending_acceptances],
+        "requests": [request_state(item) for item in requests.all()],
+        "backchannels": [(a, item.key) for a, item in requests.by_backchannel.items()],
+        "answered": [(a, item.key) for a, item in requests.answered.items()],
+        "pending acceptances": [(at, request_state(item)) for at, item in incoming.pending_acceptances],
         "refused": incoming.finished.refused.items(),
-        "queue": [each if isinstance(each, bytes) else type(each).__name__ for each in line.queue],
-        "waiting": [(wait, [each.due_at for each in waiting]) for wait, waiting in line._waiting.items()],
+        "queue": [item if isinstance(item, bytes) else type(item).__name__ for item in line.queue],
+        "waiting": [(wait, [item.due_at for item in waiting]) for wait, waiting in line._waiting.items()],
         "budgets": (
             *(shared.answer_budget.used, shared.reorder_budget.used, shared.request_budget.used, shared.last_number),
             *(line._once_count, line._once_bytes),
@@ -193,14 +193,14 @@ def plain(r: int, target: str = "math-add") -> str:
 def test_packet_with_one_unusual_part_is_handled_equally(element: str, options: dict[str, Any]) -> None:
     for name, odd_ones in (("t", TARGETS), ("r", IDS), ("d", BODIES)):
         for odd in odd_ones if f"{{{name}}}" in element else odd_ones[:1]:
-            written = element.format(**{**USUAL, name: odd})
+            encoded = element.format(**{**USUAL, name: odd})
             for packet in dict.fromkeys(PACKETS):
                 twins = Twins(options)
                 twins.receive(plain(1))
                 twins.send(hub.Accepted("math-add#1"))
                 twins.send(hub.Result("math-add#1", Json(b"1")))
                 twins.flush()
-                twins.receive(packet.format(written, plain(2), '{"i":"h-1"}'))
+                twins.receive(packet.format(encoded, plain(2), '{"i":"h-1"}'))
                 twins.flush()
 
 
@@ -308,15 +308,15 @@ def test_plain_messages_take_the_fast_path(monkeypatch: pytest.MonkeyPatch) -> N
         ConversationSetup("peer", Role.SERVER, Random(7), LIMITS, {"id_prefix": "h", "accept_within": 0.02})
     )
     for name in ("receive_general", "send_general"):
-        monkeypatch.setattr(NqConversation, name, lambda *_given: pytest.fail("the long way was taken"))
+        monkeypatch.setattr(NqConversation, name, lambda *_given: pytest.fail("the general path was taken"))
     for number in range(1, 400):
         ack = f'{{"i":"h-{number - 1:x}"}}'
         received = conversation.receive(Packet(f"[{plain(number)},{ack}]".encode()), 0.0)
-        asked = f"math-add#{number}"
-        call = hub.Call(asked, "math.add", Json(b"[%d]" % number), "math-add", stream=True, progress=True)
+        request = f"math-add#{number}"
+        call = hub.Call(request, "math.add", Json(b"[%d]" % number), "math-add", stream=True, progress=True)
         assert list(received) == [call, *[hub.Acknowledged(f"math-add#{number - 1}")] * (number > 1)]
-        conversation.send(hub.Accepted(asked), 0.0)
-        conversation.send(hub.Result(asked, Json(b'{"a":1}')), 0.0)
+        conversation.send(hub.Accepted(request), 0.0)
+        conversation.send(hub.Result(request, Json(b'{"a":1}')), 0.0)
         assert conversation.take_packets() == [Packet(f'{{"a":"h-{number:x}","i":"{number}","d":{{"a":1}}}}'.encode())]
 
 
@@ -336,12 +336,12 @@ def packets() -> st.SearchStrategy[Packet]:
     usual = {"t": st.just(TARGETS[0]), "r": st.sampled_from(IDS[:9]), "d": st.sampled_from(BODIES[:5])}
     asks = st.builds(str.format, st.sampled_from(ELEMENTS[:4]), **usual)
     element = st.one_of(asks, asks, st.builds(str.format, st.sampled_from(ELEMENTS), **parts))
-    whole = st.builds(str.format, st.sampled_from(PACKETS), element, element, element).map(bytes_of)
-    damaged = st.tuples(whole, st.integers(0, 60), st.binary(max_size=2)).map(
+    complete = st.builds(str.format, st.sampled_from(PACKETS), element, element, element).map(bytes_of)
+    damaged = st.tuples(complete, st.integers(0, 60), st.binary(max_size=2)).map(
         lambda cut: cut[0][: cut[1]] + cut[2] + cut[0][cut[1] + 1 :]
     )
-    made = st.builds(Packet, st.one_of(whole, whole, whole, damaged), st.integers(0, 20).map(bool))
-    return st.one_of(made, made, made, st.sampled_from(RECORDED))
+    created = st.builds(Packet, st.one_of(complete, complete, complete, damaged), st.integers(0, 20).map(bool))
+    return st.one_of(created, created, created, st.sampled_from(RECORDED))
 
 
 @cache

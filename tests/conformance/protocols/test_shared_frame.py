@@ -118,7 +118,7 @@ def bodies() -> st.SearchStrategy[Payload]:
     )
 
 
-def written(conversation: Conversation, event: hub.Event) -> list[Packet] | None:
+def sent_packets(conversation: Conversation, event: hub.Event) -> list[Packet] | None:
     """Return the packets for a peer; None if the event cannot be sent."""
     conversation.take_packets()
     try:
@@ -135,7 +135,7 @@ def common(conversation: Conversation, event: hub.Event) -> Packet | None:
     try:
         return conversation.shared_frame(event)
     except LocalProtocolError:
-        assert written(conversation, event) is None
+        assert sent_packets(conversation, event) is None
         return None
     finally:
         assert conversation.take_packets() == []
@@ -158,13 +158,13 @@ def test_shared_frame_equals_sent_bytes_after_any_history(spec: ProtocolSpec, da
     body, envelope = data.draw(bodies()), data.draw(st.booleans())
     for name in NAMES:
         event = hub.Event(name, tuple(segments), body, publication=publication, envelope=envelope)
-        shared = [common(each.talk, event) for each in subscribers]
+        shared = [common(item.talk, event) for item in subscribers]
         if None in shared:
             continue
         assert shared[0] == shared[1]
-        assert [written(each.talk, event) for each in subscribers] == [[packet] for packet in shared]
+        assert [sent_packets(item.talk, event) for item in subscribers] == [[packet] for packet in shared]
         # No other state has changed: the next event can be shared too.
-        assert [common(each.talk, event) for each in subscribers] == shared
+        assert [common(item.talk, event) for item in subscribers] == shared
 
 
 @with_topics
@@ -176,10 +176,10 @@ def test_active_subscription_has_a_shared_frame_except_in_nq(spec: ProtocolSpec)
         for step in ("subscribe", "grant"):
             subscriber.do(step)
     (name,) = {name for subscriber in subscribers for name in subscriber.granted} if spec.name != "nq" else {"1"}
-    assert [has_shared_frame(each, name) for each in subscribers] == [spec.name != "nq"] * 2
+    assert [has_shared_frame(item, name) for item in subscribers] == [spec.name != "nq"] * 2
     for subscriber in subscribers:
         subscriber.do("goodbye")
-    assert not any(has_shared_frame(each, name) for each in subscribers)
+    assert not any(has_shared_frame(item, name) for item in subscribers)
 
 
 @pytest.mark.parametrize("name", ["lrpm-json", "lrpm-cbor"])
@@ -194,9 +194,9 @@ def test_subscriber_with_missed_events_has_no_shared_frame(name: str) -> None:
     assert has_shared_frame(plain, subscription)
     assert not has_shared_frame(missing, subscription)
     event = hub.Event(subscription, ("sensors", "a"), Value(1))
-    assert written(plain.talk, event) != written(missing.talk, event)
+    assert sent_packets(plain.talk, event) != sent_packets(missing.talk, event)
     assert has_shared_frame(missing, subscription)
-    assert written(plain.talk, event) == written(missing.talk, event)
+    assert sent_packets(plain.talk, event) == sent_packets(missing.talk, event)
 
 
 @pytest.mark.parametrize("name", ["lrpm-json", "lrpm-cbor"])
@@ -208,7 +208,7 @@ def test_event_behind_a_deferred_one_has_no_shared_frame(name: str) -> None:
     waiting.do("event_with_attachment")
     assert not has_shared_frame(waiting, subscription)
     assert has_shared_frame(waiting, other)
-    assert written(waiting.talk, hub.Event(subscription, ("sensors", "a"), Value(1))) == []
+    assert sent_packets(waiting.talk, hub.Event(subscription, ("sensors", "a"), Value(1))) == []
     waiting.do("attachment")
     assert has_shared_frame(waiting, subscription)
 
@@ -223,7 +223,7 @@ def test_update_is_shared_while_attachments_are_pending(name: str) -> None:
     (subscription,) = waiting.granted
     assert has_shared_frame(waiting, subscription)
     event = hub.Event(subscription, ("sensors", "a"), Value(1))
-    assert written(waiting.talk, event) == written(plain.talk, event)
+    assert sent_packets(waiting.talk, event) == sent_packets(plain.talk, event)
 
 
 def test_protocol_without_events_has_no_shared_frame() -> None:

@@ -26,7 +26,7 @@ def test_codec_vector(vector: Vector) -> None:
             spec.decode(packet, limits)
         assert (caught.value.fault, caught.value.rule) == (Fault(entry["refused"]), entry["rule"])
         return
-    expected = [vectors.message(each, spec) for each in entry["messages"]]
+    expected = [vectors.message(item, spec) for item in entry["messages"]]
     assert list(spec.decode(packet, limits)) == expected
     if entry.get("canonical", True):
         (only,) = expected
@@ -45,7 +45,7 @@ def test_dialogue(vector: Vector) -> None:
         now = step.get("at", now)
         received = perform(conversation, step, now)
         at = f"{vector}, step {number}"
-        expected = [vectors.hub_message(each) for each in step.get("hears", [])]
+        expected = [vectors.hub_message(item) for item in step.get("hears", [])]
         assert list(received) == expected, f"{at}: heard {conversations.describe(received)}"
         packets = conversation.take_packets()
         check_sent(packets, step.get("sent", []), at)
@@ -71,8 +71,8 @@ def perform(conversation: Conversation, step: dict[str, Any], now: float) -> Any
 
 def check_sent(packets: list[Packet], expected: list[object], at: str) -> None:
     assert len(packets) == len(expected), f"{at}: sent {packets}"
-    for packet, wanted in zip(packets, expected, strict=True):
-        assert vectors.packet_fits(wanted, packet), f"{at}: sent {packet}, not {wanted}"
+    for packet, expected_item in zip(packets, expected, strict=True):
+        assert vectors.packet_fits(expected_item, packet), f"{at}: sent {packet}, not {expected_item}"
 
 
 def check_fault(conversation: Conversation, fault: Fault, rule: str, packets: list[Packet], at: str) -> None:
@@ -84,6 +84,6 @@ def check_fault(conversation: Conversation, fault: Fault, rule: str, packets: li
 
 @pytest.mark.parametrize("spec", registry.all_specs(), ids=lambda spec: spec.name)
 def test_vectors_are_numerous_and_unique(spec: Any) -> None:  # noqa: ANN401  mypy has no name for ids' lambda
-    names = [(each.entry["rule"], each.entry["name"]) for each in vectors.load(spec)]
+    names = [(item.entry["rule"], item.entry["name"]) for item in vectors.load(spec)]
     assert len(names) >= FEWEST
     assert len(names) == len(set(names))

@@ -18,7 +18,7 @@ from tests.support.paths import VECTOR_FOLDER
 ENTRIES = json.loads((VECTOR_FOLDER / "builtins.json").read_text(encoding="utf-8"))
 
 
-def read(entry: dict[str, Any]) -> object:
+def parse_call(entry: dict[str, Any]) -> object:
     ((form, content),) = entry["body"].items()
     body = vectors.PAYLOADS[form](content)
     return builtin_methods.message_from_call("1", entry["method"], body, STYLES, tuple(entry.get("attachments", ())))
@@ -28,9 +28,9 @@ def read(entry: dict[str, Any]) -> object:
 def test_call_is_parsed_as_builtin_method(entry: dict[str, Any]) -> None:
     if "refused" in entry:
         with pytest.raises(builtin_methods.BadArguments, match=entry["refused"]):
-            read(entry)
+            parse_call(entry)
     else:
-        assert read(entry) == (entry["word"] and vectors.hub_message(entry["word"]))
+        assert parse_call(entry) == (entry["word"] and vectors.hub_message(entry["word"]))
 
 
 TOPICS = ['"a"', '"a.b"', '""', '"a..b"', "5", "null", '"\\u0061"', '"ž"', '"$x"', '"*"']
@@ -83,10 +83,10 @@ def test_invalid_description_is_not_parsed(body: Value) -> None:
 
 @pytest.mark.parametrize(("more", "read"), [(3, 3), (0, 0), (-1, 0), (10**30, 0), (True, 0), ("3", 0), (None, 0)])
 def test_count_of_omitted_names_must_be_a_number(more: object, read: int) -> None:
-    found = builtin_methods.read_description("1", Value({"methods": ["a"], "routes": [], "more": more}))
-    assert found == Description("1", ("a",), more=read)
-    assert found is not None
-    assert builtin_methods.description_payload(found).value() == {"methods": ["a"], "routes": []} | (
+    result = builtin_methods.read_description("1", Value({"methods": ["a"], "routes": [], "more": more}))
+    assert result == Description("1", ("a",), more=read)
+    assert result is not None
+    assert builtin_methods.description_payload(result).value() == {"methods": ["a"], "routes": []} | (
         {"more": read} if read else {}
     )
 

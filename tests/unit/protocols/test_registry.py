@@ -19,11 +19,11 @@ def test_each_protocol_spec_has_its_registry_name() -> None:
 
 
 def test_protocol_spec_tells_challenge_and_stream_support() -> None:
-    told = {
+    reported = {
         spec.name: (spec.forwards_cancel, spec.supports_challenge, spec.supports_streamed_requests)
         for spec in registry.all_specs()
     }
-    assert told == {
+    assert reported == {
         "umq36": (False, False, False),
         "umq": (False, False, False),
         "lrpm-json": (True, True, False),

@@ -49,15 +49,15 @@ async def failure(stage: Stage) -> Outcome:
     """The callee fails with all details that its protocol can express: text, name, data, code and retry delay."""
     await stage.register("tell")
     call_id, received = await stage.start_call("tell")
-    said = stage.callee.fail_with_details(received, ERROR)
+    sent = stage.callee.fail_with_details(received, ERROR)
     answer = await stage.caller.wait_for_answer(call_id)
     assert failed(answer) == ("yes", "raised")
     learned = stage.caller.read_failure(answer)
-    assert learned.text == said.text
+    assert learned.text == sent.text
     note, may_be_lost = LOST[stage.one]
     lost = set()
     for field in ("name", "data", "code", "retry_after"):
-        spoken, arrived = getattr(said, field), getattr(learned, field)
+        spoken, arrived = getattr(sent, field), getattr(learned, field)
         if spoken and arrived != spoken:
             lost.add(field)
         elif not spoken:
@@ -121,12 +121,12 @@ async def cancel(stage: Stage) -> Outcome:
 async def is_told(callee: RawPeer, received: ReceivedMessage) -> Outcome:
     """Return whether a callee receives the cancellation that the hub has processed."""
     ping = callee.call(callee.builtin("ping"))
-    told = await callee.receive()
-    if told.kind == "cancel":
-        assert told.id == received.id
+    reported = await callee.receive()
+    if reported.kind == "cancel":
+        assert reported.id == received.id
         assert (await callee.wait_for_answer(ping)).body == "pong"
         return EXACT
-    assert (told.id, told.body) == (ping, "pong"), told
+    assert (reported.id, reported.body) == (ping, "pong"), reported
     return changed("untold")
 
 

@@ -74,7 +74,7 @@ async def discovery(stage: Stage) -> Outcome:
     caller = stage.caller
     await stage.register("tell", doc=DOC)
     name = stage.name(caller, "tell")
-    assert plain(name) in {plain(each) for each in (await caller.discover())["methods"]}
+    assert plain(name) in {plain(item) for item in (await caller.discover())["methods"]}
     assert await caller.discover(name) == {"doc": DOC}
     return EXACT
 

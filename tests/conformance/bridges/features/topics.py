@@ -43,7 +43,7 @@ async def retained(stage: Stage) -> Outcome:
         await unkept(stage)
     late = await subscribed(stage)
     await publisher.publish_and_wait(topic, None, retain=True)
-    assert [(await each.receive()).body for each in (early, late)] == [None, None]
+    assert [(await item.receive()).body for item in (early, late)] == [None, None]
     return changed("retained-mqtt") if is_by_call else EXACT
 
 
@@ -57,7 +57,7 @@ async def unkept(stage: Stage) -> None:
     await second.subscribe(stage.topic(second, "Other"))
     await second.check_alive()
     await publisher.publish_and_wait(stage.topic(publisher, "Other"), None, retain=True)
-    assert [(await each.receive()).body for each in (first, second)] == [None, None]
+    assert [(await item.receive()).body for item in (first, second)] == [None, None]
 
 
 async def subscribed(stage: Stage) -> RawPeer:

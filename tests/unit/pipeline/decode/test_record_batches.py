@@ -56,7 +56,7 @@ def test_invalid_message_does_not_affect_others_of_its_frame() -> None:
         (1, "b", "3"),
     ]
     (bad,) = decoded.quarantine.to_pylist()
-    assert bad["reason"] == "neither r nor p, a, i or e: no message [NQ-13]"
+    assert bad["reason"] == "a message needs r, p, a, i or e [NQ-13]"
 
 
 def test_binary_frames_of_umq_are_attachments() -> None:

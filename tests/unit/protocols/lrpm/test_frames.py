@@ -45,8 +45,8 @@ def test_named_kind_decodes_to_the_same_message(message: lrpm.Message) -> None:
     packet = lrpm.JSON_CODEC.encode(message)
     kind, comma, rest = packet.payload.partition(b",")
     if (number := int(kind[1:].rstrip(b"]"))) in lrpm.MESSAGES_BY_KIND:
-        named = Packet(b'["%s"%s%s' % (Kind(number).name.encode(), comma, rest))
-        assert lrpm.JSON_CODEC.decode(named, LIMITS) == lrpm.JSON_CODEC.decode(packet, LIMITS) == message
+        known_name = Packet(b'["%s"%s%s' % (Kind(number).name.encode(), comma, rest))
+        assert lrpm.JSON_CODEC.decode(known_name, LIMITS) == lrpm.JSON_CODEC.decode(packet, LIMITS) == message
 
 
 @given(lrpm_cbor.messages())
@@ -67,8 +67,8 @@ def test_object_that_is_not_a_message_cannot_be_encoded(codec: lrpm.Codec) -> No
 def test_application_kinds_accept_numbers_and_names() -> None:
     assert parse_application_kinds(None) == (frozenset(), NO_KIND_NAMES)
     assert parse_application_kinds([127, 255]) == (frozenset({127, 255}), NO_KIND_NAMES)
-    named = {"PING": 200, "PONG": 201}
-    assert parse_application_kinds(named) == (frozenset({200, 201}), named)
+    known_name = {"PING": 200, "PONG": 201}
+    assert parse_application_kinds(known_name) == (frozenset({200, 201}), known_name)
 
 
 @pytest.mark.parametrize(

@@ -51,7 +51,7 @@ def make(role: Role, limits: Limits | None = None) -> MqttConversation:
     return MqttConversation(ConversationSetup("broker", role, Random(1), limits or Limits(), options))
 
 
-def said(conversation: MqttConversation) -> list[object]:
+def sent_contents(conversation: MqttConversation) -> list[object]:
     return [message for packet in conversation.take_packets() for message in decode(packet, Limits())]
 
 
@@ -63,9 +63,9 @@ def test_call_is_sent_with_attachments_in_order() -> None:
     conversation = make(Role.CLIENT)
     conversation.send(call({"label": "x"}, "a", "b"), 0.0)
     conversation.send(hub.Attachment("b", b"\xff"), 0.0)
-    assert said(conversation) == []
+    assert sent_contents(conversation) == []
     conversation.send(hub.Attachment("a", b"\x00"), 0.0)
-    (request,) = said(conversation)
+    (request,) = sent_contents(conversation)
     assert isinstance(request, Request)
     assert json.loads(request.value or b"") == {"label": "x", "files": ["AA==", "/w=="]}
 
@@ -79,7 +79,7 @@ def test_received_attachments_are_removed_from_the_body() -> None:
     assert attachments == [hub.Attachment(message.attachments[0], b"\x00"), hub.Attachment(message.attachments[1], b"")]
     conversation.send(hub.Result(message.id, Value({"label": "y"}), ("c",)), 0.0)
     conversation.send(hub.Attachment("c", b"\x01"), 0.0)
-    (response,) = said(conversation)
+    (response,) = sent_contents(conversation)
     assert isinstance(response, Response)
     assert json.loads(response.value or b"") == {"label": "y", "files": ["AQ=="]}
 
@@ -100,7 +100,7 @@ def test_body_without_attachments_is_unchanged(files: str) -> None:
     assert isinstance(message, hub.Call)
     assert (message.body.value(), message.attachments) == ({}, ())
     conversation.send(hub.Result(message.id, Value({"label": "y"})), 0.0)
-    (response,) = said(conversation)
+    (response,) = sent_contents(conversation)
     assert isinstance(response, Response)
     assert json.loads(response.value or b"") == {"label": "y"}
 
@@ -108,7 +108,7 @@ def test_body_without_attachments_is_unchanged(files: str) -> None:
 def test_result_has_attachments() -> None:
     conversation = make(Role.CLIENT)
     conversation.send(call(None, method="math.show"), 0.0)
-    (request,) = said(conversation)
+    (request,) = sent_contents(conversation)
     assert isinstance(request, Request)
     received = conversation.receive(
         encode(Response("/math", request.correlation_id, "", b'{"photo":"AA=="}', True)), 0.0
@@ -120,7 +120,7 @@ def test_unrepeated_field_accepts_one_attachment() -> None:
     conversation = make(Role.CLIENT)
     conversation.send(call(None, "a", method="math.show"), 0.0)
     conversation.send(hub.Attachment("a", b"\x00"), 0.0)
-    (request,) = said(conversation)
+    (request,) = sent_contents(conversation)
     assert isinstance(request, Request)
     assert json.loads(request.value or b"") == {"photo": "AA=="}
     conversation.send(hub.Call("h2", "math.show", Value(None), attachments=("b", "c")), 1.0)
@@ -129,7 +129,7 @@ def test_unrepeated_field_accepts_one_attachment() -> None:
     assert conversation.deadline() == 1.0
     text = "2 attachments in the field photo, which can contain one"
     assert list(conversation.wake(1.0)) == [hub.Failure("h2", Reason.BAD_ARGUMENTS, text)]
-    assert said(conversation) == []
+    assert sent_contents(conversation) == []
 
 
 @pytest.mark.parametrize(
@@ -169,7 +169,7 @@ def test_failed_attachment_fails_call_as_not_run_and_result_as_run() -> None:
     assert isinstance(message, hub.Call)
     server.send(hub.Result(message.id, Value({}), ("c",)), 0.0)
     server.send(hub.Attachment("c", error="no disk"), 0.0)
-    (error,) = said(server)
+    (error,) = sent_contents(server)
     assert isinstance(error, ErrorResponse)
     assert (error.code, error.user_message) == (500, "an attachment failed: no disk")
 
@@ -183,7 +183,7 @@ def test_attachments_are_limited_in_both_directions() -> None:
     ]
     server = make(Role.SERVER, Limits(max_attachments=1))
     assert server.receive(encode(Request("/math", 7, "carry", b'{"files":["",""]}', True, 0, 0)), 0.0) == ()
-    (error,) = said(server)
+    (error,) = sent_contents(server)
     assert isinstance(error, ErrorResponse)
     assert (error.code, error.user_message) == (400, "2 attachments")
 
@@ -195,7 +195,7 @@ def test_cancelled_call_is_not_sent_when_its_attachments_arrive() -> None:
         conversation.send(call({}, "b"), 0.0)
     conversation.send(hub.Cancel("h"), 0.0)
     conversation.send(hub.Attachment("a", b""), 0.0)
-    assert said(conversation) == []
+    assert sent_contents(conversation) == []
 
 
 def test_failure_replaces_deferred_result() -> None:
@@ -207,7 +207,7 @@ def test_failure_replaces_deferred_result() -> None:
         conversation.send(hub.Result(message.id, Value({}), ("d",)), 0.0)
     conversation.send(hub.Failure(message.id, Reason.LOST), 0.0)
     conversation.send(hub.Attachment("c", b""), 0.0)
-    (error,) = said(conversation)
+    (error,) = sent_contents(conversation)
     assert isinstance(error, ErrorResponse)
 
 

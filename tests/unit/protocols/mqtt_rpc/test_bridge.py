@@ -16,11 +16,11 @@ from fiveways.wire.payload import NULL, Binary, Json, Payload, Text, Value
 
 def over_the_wire(failure: Failure) -> Failure:
     message = bridge.error_response(failure, "/t", 7)
-    (read,) = decode(encode(message), Limits())
-    assert read == message
-    assert isinstance(read, ErrorResponse)
-    assert read.eos
-    return bridge.parse_error_response(read, failure.id)
+    (decoded,) = decode(encode(message), Limits())
+    assert decoded == message
+    assert isinstance(decoded, ErrorResponse)
+    assert decoded.eos
+    return bridge.parse_error_response(decoded, failure.id)
 
 
 def test_failure_tags_are_complete_and_read_back() -> None:

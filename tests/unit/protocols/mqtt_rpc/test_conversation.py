@@ -33,7 +33,7 @@ class Broker:
     def __init__(self, clients: int, repeats: Random | None = None) -> None:
         self.hub = make(Role.SERVER, 0, serve=SERVE)
         self.clients = [make(Role.CLIENT, seed) for seed in range(1, clients + 1)]
-        self.heard: dict[MqttConversation, list[hub.HubMessage]] = {each: [] for each in (self.hub, *self.clients)}
+        self.heard: dict[MqttConversation, list[hub.HubMessage]] = {item: [] for item in (self.hub, *self.clients)}
         self.repeats = repeats
 
     def carry(self) -> None:
@@ -234,9 +234,9 @@ def test_body_refused_by_codec_gets_an_error_response() -> None:
 def test_result_refused_by_codec_fails_the_call(stream: bool) -> None:
     client = make(Role.CLIENT, codec=Digits())
     client.send(hub.Call("h", "math.count", Json(b"1"), stream=stream), 0.0)
-    (asked,) = answers(client)
-    assert isinstance(asked, Request)
-    answer = encode(Response("/math", asked.correlation_id, "", b"?"))
+    (request,) = answers(client)
+    assert isinstance(request, Request)
+    answer = encode(Response("/math", request.correlation_id, "", b"?"))
     (failure,) = client.receive(answer, 0.0)
     assert isinstance(failure, hub.Failure)
     assert (failure.id, failure.reason) == ("h", Reason.RAISED)
@@ -247,9 +247,9 @@ def test_result_refused_by_codec_fails_the_call(stream: bool) -> None:
 def test_invalid_description_fails_discover(answer: bytes) -> None:
     client = make(Role.CLIENT)
     client.send(hub.Discover("h"), 0.0)
-    (asked,) = answers(client)
-    assert isinstance(asked, Request)
-    (failure,) = client.receive(encode(Response("/hub", asked.correlation_id, "", answer, True)), 0.0)
+    (request,) = answers(client)
+    assert isinstance(request, Request)
+    (failure,) = client.receive(encode(Response("/hub", request.correlation_id, "", answer, True)), 0.0)
     assert isinstance(failure, hub.Failure)
     assert (failure.id, failure.reason) == ("h", Reason.RAISED)
 
@@ -330,10 +330,10 @@ def test_any_number_is_accepted_as_timeout(timeout: float) -> None:
     """Check that NaN means no timeout, as 0 on the wire, and that an expired timeout becomes the minimum."""
     conversation = make(Role.CLIENT)
     conversation.send(hub.Call("h", "math.add", timeout=timeout), 100.0)
-    (asked,) = answers(conversation)
-    assert isinstance(asked, Request)
+    (request,) = answers(conversation)
+    assert isinstance(request, Request)
     expected = {nan: 0, inf: 2**32 - 1}.get(timeout, 1)
-    assert (asked.timeout, asked.timeout_unit) == (expected, 4 if expected else 0)
+    assert (request.timeout, request.timeout_unit) == (expected, 4 if expected else 0)
     assert conversation.deadline() == (100.0 + expected / 1000 if expected else None)
 
 

@@ -128,7 +128,7 @@ def test_scan_of_many_small_fields_stops_early() -> None:
 
 def test_schema_has_the_field_numbers_of_the_rules() -> None:
     def numbers_of(message: type) -> dict[str, int]:
-        return {each.name: each.number for each in message.DESCRIPTOR.fields}  # type: ignore[attr-defined]
+        return {item.name: item.number for item in message.DESCRIPTOR.fields}  # type: ignore[attr-defined]
 
     assert numbers_of(rpc_pb2.Request) == {"correlation_id": 1, "body": 2, "eos": 3, "timeout": 5, "timeout_unit": 6}
     assert numbers_of(rpc_pb2.Response) == {"correlation_id": 1, "body": 2, "error_data": 3, "eos": 4}

@@ -27,5 +27,5 @@ def generated(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.mark.parametrize("name", ["rpc_pb2.py", "rpc_pb2.pyi"])
 def test_generated_code_equals_compiler_output(generated: Path, name: str) -> None:
-    made = (generated / FOLDER / name).read_text(encoding="utf-8")
-    assert (SOURCE / FOLDER / name).read_text(encoding="utf-8") == made
+    created = (generated / FOLDER / name).read_text(encoding="utf-8")
+    assert (SOURCE / FOLDER / name).read_text(encoding="utf-8") == created

@@ -44,7 +44,7 @@ def test_last_entries_are_stored_within_twice_the_limit(notes: list[tuple[int, f
         recent.add(key, number, now)
         log.append((now, key))
         assert len(recent._current) + len(recent._previous) <= 2 * most
-        for at, each in log[-most:]:
-            assert now - at > 7.0 or recent.get(each, now) == each[0]
-        for each in {each for _, each in log} - {each for at, each in log if now - at <= 14.0}:
-            assert recent.get(each, now) is None
+        for at, item in log[-most:]:
+            assert now - at > 7.0 or recent.get(item, now) == item[0]
+        for item in {item for _, item in log} - {item for at, item in log if now - at <= 14.0}:
+            assert recent.get(item, now) is None

@@ -76,7 +76,7 @@ def test_restored_requests_keep_their_expiry() -> None:
     saved = busy().export(unaccepted=True)
     conversation = NqConversation.restore(setup(), saved, 1000.0)
     assert conversation.export()["tombs"] == saved["tombs"]
-    assert [each["ttl"] for each in conversation.export()["asking"]] == [each["ttl"] for each in saved["asking"]]  # type: ignore[attr-defined]
+    assert [item["ttl"] for item in conversation.export()["asking"]] == [item["ttl"] for item in saved["asking"]]  # type: ignore[attr-defined]
 
 
 def test_saved_conversation_of_another_version_is_refused() -> None:
@@ -143,7 +143,7 @@ def test_unread_progress_is_dropped() -> None:
     receive(conversation, {"t": "a", "r": "1"})
     for number in range(100):
         conversation.send(hub.Progress("a#1", text=str(number)), 0.0)
-    assert [each["e"]["text"] for each in sent_messages(conversation)] == ["0", "1", "2", "3"]
+    assert [item["e"]["text"] for item in sent_messages(conversation)] == ["0", "1", "2", "3"]
 
 
 def test_many_invalid_elements_get_few_errors() -> None:

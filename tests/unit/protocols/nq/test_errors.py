@@ -34,9 +34,9 @@ def test_translation_can_have_its_own_arguments() -> None:
 
 @given(st.text(), st.lists(st.text(max_size=5), max_size=3).map(tuple))
 def test_escaped_text_formats_to_itself(text: str, before: tuple[str, ...]) -> None:
-    written, args = escape_braces(text, before)
+    encoded, args = escape_braces(text, before)
     assert args[: len(before)] == before
-    assert ErrorObject("app", True, "code", text=written, args=args).format() == text
+    assert ErrorObject("app", True, "code", text=encoded, args=args).format() == text
 
 
 @given(st.text(alphabet="{}0129errwanot ", max_size=30))

@@ -200,7 +200,7 @@ def test_invalid_progress_does_not_end_the_request(bad: dict[str, object]) -> No
     conversation.send(hub.Call("x", "a"), 0.0)
     sent_messages(conversation)
     assert receive(conversation, {"a": "p", "i": "h-1", **bad}) == []
-    assert [list(each) for each in sent_messages(conversation)] == [["e"]]
+    assert [list(item) for item in sent_messages(conversation)] == [["e"]]
     assert receive(conversation, {"a": "p", "i": "h-1", "d": 7}) == [hub.Result("x", Json(b"7"))]
 
 
@@ -226,7 +226,7 @@ def test_answers_wait_for_the_next_connection(close: Callable[[NqConversation], 
         conversation.send(hub.Call("x", "a"), 1.0)
     assert conversation.take_packets() == []
     conversation.reconnect(2.0)
-    assert [each["i"] for each in sent_messages(conversation)] == ["1", "1", "1", "2", "3"]
+    assert [item["i"] for item in sent_messages(conversation)] == ["1", "1", "1", "2", "3"]
 
 
 def test_refused_request_is_not_run_on_retransmission() -> None:
@@ -259,7 +259,7 @@ def test_event_of_old_subscription_cannot_end_new_one() -> None:
     assert receive(conversation, {"a": "q", "i": "h-2", "e": NOTARGET}) == []
     conversation.send(hub.Event("x", ("a",)), 0.0)
     conversation.send(hub.Event("x", ("a",)), 0.0)
-    first, second = (each["r"] for each in sent_messages(conversation)[-2:])
+    first, second = (item["r"] for item in sent_messages(conversation)[-2:])
     assert receive(conversation, {"a": "q", "i": first, "e": {**NOTARGET, "type": "app"}}) == []
     assert receive(conversation, {"a": "q", "i": second, "e": NOTARGET}) == [hub.Unsubscribe(None, "x")]
 
@@ -274,7 +274,7 @@ def test_requested_subscriptions_are_unique_and_limited() -> None:
     conversation = create_conversation(Limits(max_subscriptions=2))
     requests = [{"t": "hub-subscribe", "r": str(n), "d": {"topic": "a", "id": name}} for n, name in enumerate("xxyz")]
     assert [message.subscription for message in receive(conversation, *requests)] == ["x", "y"]  # type: ignore[attr-defined]
-    assert [each["e"]["err"] for each in sent_messages(conversation)] == ["badargs", "busy"]
+    assert [item["e"]["err"] for item in sent_messages(conversation)] == ["badargs", "busy"]
     conversation.send(hub.Failure("hub-subscribe#0", Reason.DENIED), 0.0)
     with pytest.raises(LocalProtocolError):
         conversation.send(hub.Event("y", ("a",)), 0.0)
@@ -287,7 +287,7 @@ def test_subscription_ends_only_with_the_hub_response() -> None:
     conversation.send(hub.Failure("hub-unsubscribe#2", Reason.DENIED), 0.0)
     sent_messages(conversation)
     conversation.send(hub.Event("x", ("a",)), 0.0)
-    assert [each["t"] for each in sent_messages(conversation)] == ["x"]
+    assert [item["t"] for item in sent_messages(conversation)] == ["x"]
 
 
 # Miscellaneous.

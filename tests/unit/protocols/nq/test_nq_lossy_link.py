@@ -152,11 +152,11 @@ class End:
                 case hub.Accepted():
                     self.asked[message.id].accepted += 1
                 case hub.Result():
-                    asked = self.asked[message.id]
+                    request = self.asked[message.id]
                     if message.body is not None:
-                        asked.elements.append(message.body.value())
+                        request.elements.append(message.body.value())
                     if message.last:
-                        asked.ends.append("result")
+                        request.ends.append("result")
                 case hub.Failure():
                     self.asked[message.id].ends.append(message.reason)
                 case hub.Stray():
@@ -237,11 +237,11 @@ class End:
         call_id = f"{self.setup.peer}-{number}"
         method = self.random.choice(["echo", "echo", "fail", "report", "count", "sum"])
         given: object = self.random.randrange(150) if method == "count" else f"{call_id} ďábel"
-        asked = self.asked[call_id] = Asked(method, given)
+        request = self.asked[call_id] = Asked(method, given)
         if method == "sum":
-            asked.given = [f"{call_id}.{part}" for part in range(self.random.randrange(1, 100))]
-            self.say(hub.Call(call_id, method, Value(asked.given[0]), more=True))
-            for part in asked.given[1:]:
+            request.given = [f"{call_id}.{part}" for part in range(self.random.randrange(1, 100))]
+            self.say(hub.Call(call_id, method, Value(request.given[0]), more=True))
+            for part in request.given[1:]:
                 self.say(hub.Part(call_id, Value(part)))
             self.say(hub.Part(call_id, last=True))
         else:
@@ -255,7 +255,7 @@ class End:
             self.say(hub.Cancel(call_id))
 
     def is_done(self) -> bool:
-        return all(asked.ends or asked.cancelled for asked in self.asked.values())
+        return all(request.ends or request.cancelled for request in self.asked.values())
 
 
 class Fetched(End):
@@ -300,19 +300,19 @@ def run(world: World, ends: tuple[End, End]) -> None:
 
 
 def check(end: End) -> None:
-    for asked in end.asked.values():
-        if asked.cancelled:
-            assert asked.ends == [], "a cancelled call was answered"
+    for request in end.asked.values():
+        if request.cancelled:
+            assert request.ends == [], "a cancelled call was answered"
             continue
-        assert asked.accepted <= 1
-        if asked.method == "fail":
-            assert asked.ends == [Reason.RAISED]
+        assert request.accepted <= 1
+        if request.method == "fail":
+            assert request.ends == [Reason.RAISED]
             continue
-        assert asked.ends == ["result"], f"{asked.method} ended {len(asked.ends)} times"
-        if asked.method == "count":
-            assert asked.elements == list(range(1, int(str(asked.given)) + 1))
+        assert request.ends == ["result"], f"{request.method} ended {len(request.ends)} times"
+        if request.method == "count":
+            assert request.elements == list(range(1, int(str(request.given)) + 1))
         else:
-            assert asked.elements == [asked.given]
+            assert request.elements == [request.given]
     assert max(end.runs.values()) == 1, "a request was run twice"
     assert end.open == {}
     assert end.strays == 0

@@ -64,14 +64,14 @@ def test_failure_is_read_back_by_the_client(reason: Reason, text: str) -> None:
 
 @given(st.sampled_from(Reason), texts | st.integers(0, 20).map(lambda code: f"{code} x"))
 def test_failed_discover_is_read_back_at_either_end(reason: Reason, text: str) -> None:
-    for asker, asked in [
+    for asker, request in [
         (open_conversation(Role.CLIENT), open_conversation()),
         (open_conversation(), open_conversation(Role.CLIENT)),
     ]:
         asker.send(hub.Discover("h", "m"), 0.0)
-        receive(asked, sent_texts(asker)[0])
-        asked.send(hub.Failure("1", reason, text), 0.0)
-        (answer,) = sent_texts(asked)
+        receive(request, sent_texts(asker)[0])
+        request.send(hub.Failure("1", reason, text), 0.0)
+        (answer,) = sent_texts(request)
         assert answer.startswith("E1\n")  # UMQ1-a08
         assert receive(asker, answer) == [hub.Failure("h", reason, text or reason.text)]
 
@@ -94,8 +94,8 @@ def test_frame_type_alone_tells_whether_a_callee_ran(code: int) -> None:
 @given(st.lists(lines, max_size=4), st.lists(lines.map(lambda name: f"{name}:"), max_size=4))
 def test_lists_are_read_back(methods: list[str], routes: list[str]) -> None:
     message = hub.Description("1", tuple(methods), tuple(routes))
-    written = bridge.write_listing(message)
-    assert bridge.read_listing("1", written) == bridge.read_listing("1", written.rstrip("\n")) == message
+    encoded = bridge.write_listing(message)
+    assert bridge.read_listing("1", encoded) == bridge.read_listing("1", encoded.rstrip("\n")) == message
 
 
 @given(texts)
@@ -107,8 +107,8 @@ def test_documentation_is_read_back(doc: str) -> None:
 
 @given(st.lists(lines, max_size=4))
 def test_every_route_is_written_with_a_separator(routes: list[str]) -> None:
-    written = bridge.write_listing(hub.Description("1", (), tuple(routes)))
-    assert not any(line[1:] and line[-1].isalnum() for line in written.split("\n"))
+    encoded = bridge.write_listing(hub.Description("1", (), tuple(routes)))
+    assert not any(line[1:] and line[-1].isalnum() for line in encoded.split("\n"))
 
 
 @given(texts)

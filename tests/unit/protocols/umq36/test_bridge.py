@@ -39,9 +39,9 @@ def open_conversation(role: Role = Role.SERVER) -> Umq36Conversation:
 @pytest.mark.parametrize("reason", Reason)
 @pytest.mark.parametrize("text", ["", "why not", "7 lives", "two\nlines", "6", "12 13 14"])
 def test_failure_is_read_back_by_the_client(reason: Reason, text: str) -> None:
-    written = failure_text(hub.Failure("1", reason, text), bridge.CODES)
-    read, rest = parse_reason(written, bridge.CODES)
-    assert (read or Reason.RAISED) is reason
+    encoded = failure_text(hub.Failure("1", reason, text), bridge.CODES)
+    decoded, rest = parse_reason(encoded, bridge.CODES)
+    assert (decoded or Reason.RAISED) is reason
     assert rest == (text or reason.text)
 
 
@@ -93,16 +93,16 @@ def test_error_of_a_callee_never_means_that_it_did_not_run(code: int) -> None:
 @example("m", [None, None])
 @example("m", None)
 def test_arguments_are_read_back(method: str, value: object) -> None:
-    read = bridge.read_call(bridge.write_call(method, Value(value)))
-    assert read is not None
-    assert (read[0], read[1].value()) == (method, value)
+    decoded = bridge.read_call(bridge.write_call(method, Value(value)))
+    assert decoded is not None
+    assert (decoded[0], decoded[1].value()) == (method, value)
 
 
 @given(st.lists(values, max_size=4))
 def test_body_is_forwarded_unchanged(arguments: list[object]) -> None:
-    read = bridge.read_call(strict_json.write(["m", *arguments]).decode())
-    assert read is not None
-    body = read[1].value()
+    decoded = bridge.read_call(strict_json.write(["m", *arguments]).decode())
+    assert decoded is not None
+    body = decoded[1].value()
     assert body == (None if not arguments else arguments[0] if len(arguments) == 1 else arguments)
 
 
@@ -115,10 +115,10 @@ def test_body_keeps_its_json_text() -> None:
 
 @given(st.integers(0, base36.MAX_U64))
 def test_callback_token_is_upper_case_here_and_lower_case_in_the_hub(number: int) -> None:
-    written = base36.write(number)
-    token = bridge.token_to_hub(written)
+    encoded = base36.write(number)
+    token = bridge.token_to_hub(encoded)
     assert token == token.lower()
-    assert bridge.token_from_hub(token) == bridge.token_from_hub(f"0{token}") == written
+    assert bridge.token_from_hub(token) == bridge.token_from_hub(f"0{token}") == encoded
 
 
 @pytest.mark.parametrize("payload", ['["m",1,%s]', '["m",%s]', "%s", '["m",1e999,%s]'])
