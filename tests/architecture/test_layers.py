@@ -80,6 +80,7 @@ EXTRAS = {
         "json_frames.py": "the JSON encoding",
         "cbor_frames.py": "the CBOR encoding",
         "conversation_base.py": "the frame level of the conversation: packets, handshake, attachments",
+        "fastpath.py": "the fast path of plain calls, results and publications in JSON",
         "incoming.py": "requests and subscriptions of the peer, and our responses",
         "outgoing.py": "records of our requests and subscriptions",
         "deferred_messages.py": "messages that wait for their attachments",

@@ -27,9 +27,9 @@ def settings(
 
 
 @asynccontextmanager
-async def hub(given: Settings | None = None, app: App | None = None) -> AsyncIterator["Place"]:
+async def hub(value: Settings | None = None, app: App | None = None) -> AsyncIterator["Place"]:
     """Run a hub and yield its address."""
-    server = Server(given or settings(), app)
+    server = Server(value or settings(), app)
     await server.start()
     try:
         yield Place(server)

@@ -60,8 +60,8 @@ class Mqtt(RawPeer):
             CallbackAPIVersion.VERSION2, f"raw{random.getrandbits(60)}", reconnect_on_failure=False
         )
         client.on_connect = self._on_connect
-        client.on_subscribe = lambda *given: self._post(given[2])
-        client.on_publish = lambda *given: self._post(("out", given[2]))
+        client.on_subscribe = lambda *arguments: self._post(arguments[2])
+        client.on_publish = lambda *arguments: self._post(("out", arguments[2]))
         client.on_message = self._on_message
         client.connect_async("127.0.0.1", port)
 

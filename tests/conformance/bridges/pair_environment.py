@@ -227,7 +227,7 @@ async def _drain(peer: RawPeer) -> None:
 
 
 async def _answered(peer: RawPeer, call_id: str) -> None:
-    """Wait for an answer, whatever comes before it."""
+    """Wait for a response and ignore other messages."""
     while (received := await peer.receive()).id != call_id or received.kind not in {"result", "failure"}:
         pass
 

@@ -58,7 +58,7 @@ class HubEnvironment:
 
 
 @asynccontextmanager
-async def hall(limits: LimitSettings | None = None) -> AsyncIterator[HubEnvironment]:
+async def hub_environment(limits: LimitSettings | None = None) -> AsyncIterator[HubEnvironment]:
     """Run a hub and disconnect its peers at the end."""
     async with hub(Settings(SERVER, limits or LimitSettings())) as place:
         created = HubEnvironment(place)
@@ -79,8 +79,8 @@ def topic(protocol: str) -> str:
 @crossing
 @with_timeout
 async def test_calls_and_results_keep_their_values(one: str, other: str) -> None:
-    async with hall() as there:
-        caller, callee = await there.two(one, other)
+    async with hub_environment() as environment:
+        caller, callee = await environment.two(one, other)
         for value in VALUES:
             call_id = caller.call(NAMES[one], value)
             received = await callee.receive()
@@ -93,8 +93,8 @@ async def test_calls_and_results_keep_their_values(one: str, other: str) -> None
 @crossing
 @with_timeout
 async def test_exception_keeps_its_text_and_means_that_the_method_ran(one: str, other: str) -> None:
-    async with hall() as there:
-        caller, callee = await there.two(one, other)
+    async with hub_environment() as environment:
+        caller, callee = await environment.two(one, other)
         for text in ("I'm teapot", TEXT, "6 eggs", "7 not found", "a {1} b", "{", "hub.err.denied"):
             call_id = caller.call(NAMES[one])
             callee.fail(await callee.receive(), text)
@@ -106,8 +106,8 @@ async def test_exception_keeps_its_text_and_means_that_the_method_ran(one: str, 
 @crossing
 @with_timeout
 async def test_attachments_are_delivered_in_both_directions(one: str, other: str) -> None:
-    async with hall() as there:
-        caller, callee = await there.two(one, other)
+    async with hub_environment() as environment:
+        caller, callee = await environment.two(one, other)
         call_id = caller.call(NAMES[one], TEXT, FILES)
         received = await callee.receive()
         assert (received.body, received.attachments) == (TEXT, FILES)
@@ -119,9 +119,9 @@ async def test_attachments_are_delivered_in_both_directions(one: str, other: str
 @pytest.mark.parametrize("other", OTHERS)
 @with_timeout
 async def test_request_of_lost_callee_goes_to_the_next_one(other: str) -> None:
-    async with hall() as there:
-        caller = await there.peer("nq")
-        first, second = await there.peer("umq"), await there.peer(other)
+    async with hub_environment() as environment:
+        caller = await environment.peer("nq")
+        first, second = await environment.peer("umq"), await environment.peer(other)
         await first.register(NAMES["umq"])
         call_id = caller.call(NAMES["nq"], TEXT)
         await first.receive()
@@ -138,8 +138,8 @@ async def test_request_of_lost_callee_goes_to_the_next_one(other: str) -> None:
 @pytest.mark.parametrize("one", PROTOCOLS)
 @with_timeout
 async def test_request_refused_by_nq_callee_did_not_run(one: str) -> None:
-    async with hall() as there:
-        caller, callee = await there.two(one, "nq")
+    async with hub_environment() as environment:
+        caller, callee = await environment.two(one, "nq")
         assert isinstance(callee, Nq)
         for code, reason in (("denied", "refused"), ("badargs", "bad arguments"), ("busy", "overloaded")):
             call_id = caller.call(NAMES[one])
@@ -153,8 +153,8 @@ async def test_request_refused_by_nq_callee_did_not_run(one: str) -> None:
 @crossing
 @with_timeout
 async def test_publications_reach_topic_and_pattern_subscribers(one: str, other: str) -> None:
-    async with hall() as there:
-        publisher, plain, wild = [await there.peer(item) for item in (one, other, other)]
+    async with hub_environment() as environment:
+        publisher, plain, wild = [await environment.peer(item) for item in (one, other, other)]
         names = await plain.subscribe(topic(other)), await wild.subscribe(WILD[other])
         for value in (TEXT, {"c": -0.0}, None, 2**64, "1.10"):
             publication = await publisher.wait_for_answer(publisher.publish(topic(one), value))
@@ -168,8 +168,8 @@ async def test_publications_reach_topic_and_pattern_subscribers(one: str, other:
 @crossing
 @with_timeout
 async def test_retained_value_is_first_event_and_topic_end_is_last(one: str, other: str) -> None:
-    async with hall() as there:
-        publisher, reader = await there.peer(one), await there.peer(other)
+    async with hub_environment() as environment:
+        publisher, reader = await environment.peer(one), await environment.peer(other)
         await publisher.wait_for_answer(publisher.publish(topic(one), {"new": 1.0}, retain=True))
         name = await reader.subscribe(topic(other))
         event = await reader.receive()

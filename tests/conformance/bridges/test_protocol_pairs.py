@@ -145,9 +145,9 @@ async def test_values_without_json_form_are_marked_and_unmarked(one: str) -> Non
     real = b"\x00\xff", math.nan, -math.inf, {"$base64": "AP8="}, {"$number": 1}
     async with connect_pair(one, "lrpm-cbor") as (caller, callee), connect_pair("lrpm-cbor", one) as (cbor, peer):
         for mark, value in zip(marked, real, strict=True):
-            there = value if one == "lrpm-cbor" else mark
-            assert repr(await both_ways(caller, callee, there)) == repr((value, there))
-            assert repr(await both_ways(cbor, peer, value)) == repr((there, value))
+            converted = value if one == "lrpm-cbor" else mark
+            assert repr(await both_ways(caller, callee, converted)) == repr((value, converted))
+            assert repr(await both_ways(cbor, peer, value)) == repr((converted, value))
 
 
 @protocol_pairs(("lrpm-cbor",))
@@ -764,9 +764,9 @@ async def test_python_method_gets_the_same_text_from_every_protocol(one: str) ->
         hub(Settings(SERVER), app) as place,
         connect(URLS[one].replace("hub", f"127.0.0.1:{place.port}")) as peer,
     ):
-        for given in ("12345", "true", '"q"', ["Zoë"], {"name": "Zoë"}):
-            text = given if isinstance(given, str) else "Zoë"
-            assert await peer.call("greet", given) == f"hello {text}"
+        for value in ("12345", "true", '"q"', ["Zoë"], {"name": "Zoë"}):
+            text = value if isinstance(value, str) else "Zoë"
+            assert await peer.call("greet", value) == f"hello {text}"
 
 
 @with_timeout
@@ -859,9 +859,9 @@ async def test_failed_job_goes_to_the_next_worker(one: str, other: str) -> None:
         worker.fail(first, "not today")
         await worker.check_alive()
         assert await second.value(second.builtin("pull"), pull) is None
-        again = await second.receive()
-        assert again.body == [TEXT]
-        second.answer(again, "done")
+        second_time = await second.receive()
+        assert second_time.body == [TEXT]
+        second.answer(second_time, "done")
         await second.check_alive()
         assert (await boss.value(boss.builtin("stats")))["queues"] == {}
 

@@ -26,23 +26,23 @@ class Pair:
         self.ends: dict[Role, Conversation] = {
             role: conversations.create_conversation(spec, role, limits, OPTIONS.get(spec.name)) for role in Role
         }
-        self.heard: dict[Role, list[HubMessage]] = {role: [] for role in Role}
+        self.received: dict[Role, list[HubMessage]] = {role: [] for role in Role}
         if hub.Hello in spec.sendable_messages:
             self.open()
 
     def open(self) -> None:
-        self.say(Role.CLIENT, hub.Hello())
-        self.say(Role.SERVER, hub.Welcome())
+        self.send(Role.CLIENT, hub.Hello())
+        self.send(Role.SERVER, hub.Welcome())
         for role in Role:
-            self.heard[role].clear()
+            self.received[role].clear()
 
-    def say(self, role: Role, message: HubMessage) -> list[HubMessage]:
+    def send(self, role: Role, message: HubMessage) -> list[HubMessage]:
         """Send a message from one end and return the messages received at the other."""
         self.ends[role].send(message, self.now)
-        self.carry()
-        return self.take(other(role))
+        self.deliver()
+        return self.take_received(other(role))
 
-    def carry(self) -> None:
+    def deliver(self) -> None:
         """Deliver packets until neither end has any."""
         moved = True
         while moved:
@@ -50,30 +50,30 @@ class Pair:
             for role, end in self.ends.items():
                 for packet in end.take_packets():
                     moved = True
-                    self.heard[other(role)] += self.ends[other(role)].receive(packet, self.now)
+                    self.received[other(role)] += self.ends[other(role)].receive(packet, self.now)
             for end in self.ends.values():
                 assert end.error is None, end.error
 
-    def take(self, role: Role) -> list[HubMessage]:
+    def take_received(self, role: Role) -> list[HubMessage]:
         """Return the messages that an end has received since the last call."""
-        received = [message for message in self.heard[role] if not isinstance(message, QUIET)]
-        self.heard[role].clear()
+        received = [message for message in self.received[role] if not isinstance(message, QUIET)]
+        self.received[role].clear()
         return received
 
-    def ask(self, role: Role, message: HubMessage) -> HubMessage:
+    def request(self, role: Role, message: HubMessage) -> HubMessage:
         """Send a request from one end.
 
         The other receives exactly one message and, if the protocol needs it, accepts it.
         """
-        (received,) = self.say(role, message)
+        (received,) = self.send(role, message)
         call_id = getattr(received, "id", None)
         if self.spec.name == "nq" and call_id is not None:
-            self.say(other(role), hub.Accepted(call_id))
+            self.send(other(role), hub.Accepted(call_id))
         return received
 
-    def answer(self, role: Role, message: HubMessage) -> HubMessage:
+    def respond(self, role: Role, message: HubMessage) -> HubMessage:
         """Send a response from the end `role`; the other end receives exactly one message."""
-        (received,) = self.say(role, message)
+        (received,) = self.send(role, message)
         return received
 
 

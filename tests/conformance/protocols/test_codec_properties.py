@@ -143,8 +143,8 @@ BOMBS = [
 def test_any_nesting_depth_is_parsed_or_refused(name: str, before: bytes, after: bytes) -> None:
     """Test depths near Python's recursion limit in particular, which depends on the caller's depth."""
     spec = registry.load(name)
-    pieces = [(b"\x81", b"\x01", b"")] if name == "lrpm-cbor" else [(b"[", b"1", b"]"), (b'{"a":', b"1", b"}")]
-    for opening, core, closing in pieces:
+    parts = [(b"\x81", b"\x01", b"")] if name == "lrpm-cbor" else [(b"[", b"1", b"]"), (b'{"a":', b"1", b"}")]
+    for opening, core, closing in parts:
         for depth in (127, 128, 129, 200, *range(880, 1010), 5000, 50_000):
             bomb = before + opening * depth + core + closing * depth + after
             conversation = conversations.create_conversation(spec, Role.SERVER)

@@ -62,7 +62,7 @@ def test_execution_of_each_reason(row: dict[str, Any]) -> None:
 @pytest.mark.parametrize("name", CELLS)
 def test_cell_of_the_table(name: str, row: dict[str, Any]) -> None:
     pair, reason = Pair(registry.load(name)), Reason[row["reason"]]
-    (call,) = pair.say(Role.CLIENT, hub.Call("h1", "math.add", Value(b"") if name == "mqtt-rpc" else Value(1)))
+    (call,) = pair.send(Role.CLIENT, hub.Call("h1", "math.add", Value(b"") if name == "mqtt-rpc" else Value(1)))
     assert isinstance(call, hub.Call)
     failure = hub.Failure(call.id, reason)
     column, cell = CELLS[name]

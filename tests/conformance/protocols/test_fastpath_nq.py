@@ -207,17 +207,17 @@ def test_packet_with_one_unusual_part_is_handled_equally(element: str, options: 
 @pytest.mark.parametrize("options", OPTIONS, ids=str)
 @pytest.mark.parametrize("result", RESULTS, ids=str)
 def test_answers_are_sent_equally_in_any_state(result: dict[str, Any], options: dict[str, Any]) -> None:
-    for before in range(6):
+    for old_state in range(6):
         twins = Twins(options)
         twins.receive(f"[{plain(1)},{plain(2)},{plain(3)}]")
-        if before >= 1:
+        if old_state >= 1:
             twins.send(hub.Accepted("math-add#1"))
-        if before >= 2:
+        if old_state >= 2:
             twins.send(hub.Result("math-add#2", LONG))
-        if before >= 3:
+        if old_state >= 3:
             twins.send(hub.Result("math-add#3", Json(b"1"), attachments=("other",)))
-        if before >= 4:
-            twins.send(hub.Result("math-add#1", Json(b"0"), stream=before == 4, last=False))
+        if old_state >= 4:
+            twins.send(hub.Result("math-add#1", Json(b"0"), stream=old_state == 4, last=False))
         twins.send(hub.Result("math-add#1", **result))
         twins.send(hub.Result("math-add#9", **result))
         twins.send(hub.Result("math-add#1", Json(b"1")))

@@ -117,17 +117,17 @@ def test_attachment_after_its_timeout_is_dropped_and_the_next_arrives(spec: Prot
 @every_protocol
 def test_progress_without_an_awaited_attachment_has_no_effect(spec: ProtocolSpec) -> None:
     conversation = opened(spec)
-    before = conversation.deadline(), conversation.take_packets()
+    old_state = conversation.deadline(), conversation.take_packets()
     conversation.progress(5.0, 1 << 24)
-    assert (conversation.deadline(), conversation.take_packets()) == before
+    assert (conversation.deadline(), conversation.take_packets()) == old_state
 
 
 @holders
 def test_blob_within_the_limits_is_read_into_its_message(spec: ProtocolSpec) -> None:
     pair, blob = Pair(spec), FakeBlob(b"\x00content")
-    assert not pair.say(Role.SERVER, hub.Call("h1", "upload", Value(1), attachments=("a", "b")))
-    assert not pair.say(Role.SERVER, hub.Attachment("a", blob))
-    call, first, second = pair.say(Role.SERVER, hub.Attachment("b", b"other"))
+    assert not pair.send(Role.SERVER, hub.Call("h1", "upload", Value(1), attachments=("a", "b")))
+    assert not pair.send(Role.SERVER, hub.Attachment("a", blob))
+    call, first, second = pair.send(Role.SERVER, hub.Attachment("b", b"other"))
     assert isinstance(call, hub.Call)
     assert first == hub.Attachment(call.attachments[0], b"\x00content")
     assert second == hub.Attachment(call.attachments[1], b"other")
@@ -137,9 +137,9 @@ def test_blob_within_the_limits_is_read_into_its_message(spec: ProtocolSpec) -> 
 @only("lrpm-json", "lrpm-cbor")
 def test_blob_above_the_limits_fails_unread_in_lrpm(spec: ProtocolSpec) -> None:
     pair = Pair(spec, {"max_text": 1000})
-    assert not pair.say(Role.SERVER, hub.Call("h1", "upload", attachments=("a", "b")))
-    assert not pair.say(Role.SERVER, hub.Attachment("a", HugeBlob(1001)))
-    call, *attachments = pair.say(Role.SERVER, hub.Attachment("b", b"other"))
+    assert not pair.send(Role.SERVER, hub.Call("h1", "upload", attachments=("a", "b")))
+    assert not pair.send(Role.SERVER, hub.Attachment("a", HugeBlob(1001)))
+    call, *attachments = pair.send(Role.SERVER, hub.Attachment("b", b"other"))
     assert isinstance(call, hub.Call)
     assert attachments == [
         hub.Attachment(call.attachments[0], error="too large for LRPM: 1001 bytes"),
@@ -162,9 +162,9 @@ def test_blob_above_the_limits_fails_its_call_unread_in_nq() -> None:
 @holders
 def test_unreadable_blob_fails_only_itself(spec: ProtocolSpec) -> None:
     pair = Pair(spec)
-    assert not pair.say(Role.SERVER, hub.Call("h1", "upload", attachments=("a", "b")))
-    assert not pair.say(Role.SERVER, hub.Attachment("a", LostBlob(10)))
-    call, *attachments = pair.say(Role.SERVER, hub.Attachment("b", b"other"))
+    assert not pair.send(Role.SERVER, hub.Call("h1", "upload", attachments=("a", "b")))
+    assert not pair.send(Role.SERVER, hub.Attachment("a", LostBlob(10)))
+    call, *attachments = pair.send(Role.SERVER, hub.Attachment("b", b"other"))
     assert isinstance(call, hub.Call)
     assert attachments == [
         hub.Attachment(call.attachments[0], error="lost on the way"),

@@ -42,12 +42,12 @@ class Subscriber:
         self.count += 1
         try:
             getattr(self, step)()
-            self.pair.carry()
+            self.pair.deliver()
         except LocalProtocolError:
             pass  # not allowed in this state
 
     def subscribe(self) -> None:
-        received = self.pair.say(Role.CLIENT, hub.Subscribe(f"h{self.count}", PATTERN, f"s{self.count}"))
+        received = self.pair.send(Role.CLIENT, hub.Subscribe(f"h{self.count}", PATTERN, f"s{self.count}"))
         self.asked += [message for message in received if isinstance(message, hub.Subscribe)]
 
     def grant(self) -> None:

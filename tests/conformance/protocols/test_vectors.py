@@ -46,7 +46,7 @@ def test_dialogue(vector: Vector) -> None:
         received = perform(conversation, step, now)
         at = f"{vector}, step {number}"
         expected = [vectors.hub_message(item) for item in step.get("hears", [])]
-        assert list(received) == expected, f"{at}: heard {conversations.describe(received)}"
+        assert list(received) == expected, f"{at}: received {conversations.describe(received)}"
         packets = conversation.take_packets()
         check_sent(packets, step.get("sent", []), at)
         if "fault" in step:

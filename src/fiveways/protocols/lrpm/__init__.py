@@ -6,7 +6,8 @@ from typing import Final
 
 from fiveways.model import names, topics
 from fiveways.protocols.base import ProtocolSpec
-from fiveways.protocols.lrpm.conversation import JsonFastPath, LrpmConversation
+from fiveways.protocols.lrpm.conversation import LrpmConversation
+from fiveways.protocols.lrpm.fastpath import JsonFastPath
 from fiveways.protocols.lrpm.messages import CBOR_CODEC, JSON_CODEC, MESSAGES, Codec, Message
 from fiveways.protocols.lrpm.states import TRANSITIONS, State
 from fiveways.wire.limits import Limits

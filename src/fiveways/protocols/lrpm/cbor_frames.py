@@ -212,10 +212,10 @@ def serialize_frame(frame: Frame) -> Packet:
     # The two most common kinds need no loop over their fields.
     if kind == _CALL:
         number, uri, body, meta = fields
-        return Packet(_CALL_START + uint_item(number) + text_item(uri) + body.cbor() + _write_meta(meta), False)
+        return Packet(_CALL_START + uint_item(number) + text_item(uri) + body.cbor() + _write_meta(meta), is_text=False)
     if kind == _RESULT:
         number, body, meta = fields
-        return Packet(_RESULT_START + uint_item(number) + body.cbor() + _write_meta(meta), False)
+        return Packet(_RESULT_START + uint_item(number) + body.cbor() + _write_meta(meta), is_text=False)
     plan = _KIND_WRITERS.get(kind)
     start, writers = plan or (_frame_start(kind, len(fields)), (_write_body,) * len(fields))
     parts = [start]

@@ -101,7 +101,7 @@ class Incoming(LrpmConversationBase):
                 return self._on_request(message)
             if not meta:
                 requests[hub_id] = message.request_id
-                return (hub.Call(hub_id, target.method, message.body, message.procedure, (), target.callback),)
+                return (hub.Call(hub_id, target.method, message.body, message.procedure, callback=target.callback),)
             call = bridge.read_call(hub_id, message, target, ())
         except (BadName, RequestRefused):
             return self._on_request(message)

@@ -232,10 +232,10 @@ class MqttFastPath(InlineAttachmentsMixin):
             expires_at = now + timeout
             self._wake_at = min(self._wake_at, expires_at)
         hub_id = f"{number}@{topic}"
-        request = IncomingRequest(hub_id, topic, number, method, self._codec, False, False, expires_at, share)
+        request = IncomingRequest(hub_id, topic, number, method, self._codec, expires_at=expires_at, quota_share=share)
         self._open_requests[key] = request
         self._incoming_requests[hub_id] = request
-        return (Call(hub_id, method.folded, arguments, method.spelling, (), False, timeout),)
+        return (Call(hub_id, method.folded, arguments, method.spelling, timeout=timeout),)
 
     def _send_result_fast(self, message: Result, now: float) -> bool:
         """Send a plain result; return False without side effects if it is not plain."""
@@ -251,7 +251,7 @@ class MqttFastPath(InlineAttachmentsMixin):
         payload = content.SerializeToString()
         if len(payload) > self._max_text:
             raise too_large_error(payload)
-        packet = Packet(payload, False, topic)
+        packet = Packet(payload, is_text=False, channel=topic)
         self.unsent.append(packet)
         self._echo_filter.add_sent(packet, key)
         del self._open_requests[key]
@@ -292,11 +292,11 @@ class MqttFastPath(InlineAttachmentsMixin):
             raise too_large_error(payload)
         if milliseconds:
             self._wake_at = min(self._wake_at, expires_at)
-        packet = Packet(payload, False, topic)
+        packet = Packet(payload, is_text=False, channel=topic)
         self.unsent.append(packet)
         self._echo_filter.add_sent(packet, None)
         self._open_requests[number, topic] = outgoing_requests[hub_id] = OutgoingRequest(
-            hub_id, topic, number, kind, self._codec, Call, False, False, expires_at
+            hub_id, topic, number, kind, self._codec, Call, expires_at=expires_at
         )
         self._outgoing_per_topic[topic] = open_on_topic + 1
         return True

@@ -69,7 +69,7 @@ def parse_frame(packet: Packet, limits: Limits) -> Frame:
 
 def serialize_frame(topic: str, content: rpc_pb2.Request | rpc_pb2.Response) -> Packet:
     """Return the packet of a message. No Frame is created: it takes time, and the fields define the shape."""
-    return Packet(content.SerializeToString(), False, topic)
+    return Packet(content.SerializeToString(), is_text=False, channel=topic)
 
 
 def scan_undecodable(data: bytes) -> tuple[int | None, bool]:

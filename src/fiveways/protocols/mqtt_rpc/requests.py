@@ -26,11 +26,11 @@ class IncomingRequest(msgspec.Struct, gc=False):
     correlation_id: int
     method: CalledMethod
     codec: Codec
-    is_streamed_response: bool
+    is_streamed_response: bool = False
     """Whether the result may be streamed."""
-    expects_parts: bool
+    expects_parts: bool = False
     """Whether parts of the request may follow."""
-    expires_at: float
+    expires_at: float = inf
     quota_share: Any = None
     """The share of the quota that counts this request, if any."""
     parts: int = 1
@@ -57,7 +57,14 @@ class IncomingRequest(msgspec.Struct, gc=False):
                 return message
             spelling, callback, name = method.spelling, False, method.folded
         return Call(
-            self.hub_id, name, body, spelling, (), callback, timeout, self.expects_parts, self.is_streamed_response
+            self.hub_id,
+            name,
+            body,
+            spelling,
+            callback=callback,
+            timeout=timeout,
+            more=self.expects_parts,
+            stream=self.is_streamed_response,
         )
 
     def parse_part(self, value: bytes, last: bool) -> Part:
@@ -93,7 +100,7 @@ class OutgoingRequest(msgspec.Struct, gc=False):
         """Return the hub message of a response; Malformed if its body is invalid."""
         body = None if value is None else self.codec.from_wire(self.topic, self.kind, value, RESPONSE)
         if self.is_streamed_response:
-            return Result(self.hub_id, body, (), True, last)
+            return Result(self.hub_id, body, stream=True, last=last)
         if body is None:
             body = NULL
         if self.message_type is not Discover:

@@ -90,14 +90,15 @@ def error_from_failure(failure: hub.Failure, *, accepted: bool = False) -> Error
         return ErrorObject(kind, True, err, wording.warn, wording.note, wording.text, wording.args)
     if failure.reason is Reason.RAISED:
         text, args = escape_braces(failure.text)
-        return ErrorObject("app", True, failure.name or (str(failure.code) if failure.code else ""), "", "", text, args)
+        code = failure.name or (str(failure.code) if failure.code else "")
+        return ErrorObject("app", True, code, text=text, args=args)
     args = ()
     if failure.reason is Reason.OVERLOADED and failure.retry_after is not None and not math.isnan(failure.retry_after):
         args = (str(round(min(max(0.0, failure.retry_after), _MAX_RETRY_AFTER) * 1000)),)
     elif failure.reason is Reason.OVERLOADED and "{" in failure.text:
         args = ("",)  # the first argument is reserved for the milliseconds
     text, args = escape_braces(failure.text, args)
-    return ErrorObject("local", True, code, "", "", text, args)
+    return ErrorObject.local(code, text, args)
 
 
 def failure_from_error(hub_id: str, received: ErrorObject, data: Payload | None = None) -> hub.Failure:
@@ -140,7 +141,7 @@ def is_unknown_target(error: ErrorObject) -> bool:
 def error_for_bad_element(bad: Bad) -> ErrorObject:
     """Return the error for the sender of an invalid element."""
     text, args = escape_braces(f"{bad.text} [{bad.rule}]")
-    return ErrorObject("local", True, bad.code, "", "", text, args)
+    return ErrorObject.local(bad.code, text, args)
 
 
 def error_from_progress(message: hub.Progress) -> ErrorObject:
@@ -191,13 +192,22 @@ def message_from_request(
             raise RequestRefused(Reason.BAD_ARGUMENTS, str(exc)) from exc
         if message is not None:
             return message
-    elif method.startswith("callback."):
-        token = target[len(CALLBACK_PREFIX) + 1 :]
-        return hub.Call(
-            key, token, body, "", attachments, True, None, more, True, True, traceparent, redelivered, extras
-        )
+    spelling, callback = target, method.startswith("callback.")
+    if callback:
+        method, spelling = target[len(CALLBACK_PREFIX) + 1 :], ""
     return hub.Call(
-        key, method, body, target, attachments, False, None, more, True, True, traceparent, redelivered, extras
+        key,
+        method,
+        body,
+        spelling,
+        attachments,
+        callback=callback,
+        more=more,
+        stream=True,
+        progress=True,
+        traceparent=traceparent,
+        redelivered=redelivered,
+        extras=extras,
     )
 
 
@@ -281,7 +291,9 @@ def event_from_request(
 ) -> hub.Event:
     """Return the event of a request to our subscription."""
     topic, missed = ((), 0) if free is None else (_read_topic(free), _read_missed(free))
-    event = hub.Event(subscription.subscription, topic, body, attachments, 0, missed, subscription.envelope)
+    event = hub.Event(
+        subscription.subscription, topic, body, attachments, missed=missed, envelope=subscription.envelope
+    )
     return builtin_methods.unwrap_event(event, STYLES) if subscription.envelope else event
 
 
@@ -351,7 +363,7 @@ def messages_from_answer(
     if isinstance(attachments, RequestRefused):
         return [hub.Failure(hub_id, Reason.RAISED, f"the answer has bad attachments: {attachments.text}")]
     if not attachments:
-        return [hub.Result(hub_id, answer.d, (), False, True, extras)]
+        return [hub.Result(hub_id, answer.d, extras=extras)]
     return [
         hub.Result(hub_id, answer.d, tuple(attachment.name for attachment in attachments), False, True, extras),
         *attachments,

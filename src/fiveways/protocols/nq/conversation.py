@@ -63,7 +63,7 @@ class NqConversation(NqFastPath):
         except RemoteProtocolError as error:
             code = "toolarge" if error.fault is Fault.TOO_LARGE else "malformed"
             text, args = escape_braces(str(error))
-            self._retransmission.send_once(write(nq.SystemNote(ErrorObject("local", True, code, "", "", text, args))))
+            self._retransmission.send_once(write(nq.SystemNote(ErrorObject.local(code, text, args))))
             return ()
         packet_requests = self._shared.last_packet_requests
         del packet_requests[skip:]
@@ -245,7 +245,7 @@ class NqConversation(NqFastPath):
     def send_identity(self, *, run: bool = True) -> None:
         """Send the peer its id for reconnects first, and with `run` the prefix of our identifiers."""
         args = (self.peer, self._shared.prefix) if run else (self.peer,)
-        self._retransmission.send_first(write(nq.SystemNote(ErrorObject("sys", False, note="peer", args=args))))
+        self._retransmission.send_first(write(nq.SystemNote(ErrorObject.system("peer", args))))
 
     def _send_identity_if_configured(self) -> None:
         if self._shared.options.announce:
@@ -307,7 +307,7 @@ class NqConversation(NqFastPath):
         reason_text, note = message.text, "denied" if message.denied else "goodbye"
         while True:
             text, args = escape_braces(reason_text)
-            raw = write(nq.Farewell(ErrorObject("sys", True, "", "", note, text, args)))
+            raw = write(nq.Farewell(ErrorObject("sys", True, note=note, text=text, args=args)))
             if len(raw) <= self._shared.limits.max_text or not reason_text:
                 break
             reason_text = reason_text[: len(reason_text) // 2]

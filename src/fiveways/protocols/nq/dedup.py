@@ -110,4 +110,4 @@ class FinishedRequests:
         if tombstone is Tombstone.EVENT:
             return write(Answer(self._shared.mint(), (r,), JSON_NULL))
         text = f"it was answered before; the answer is {tombstone.value} and no longer stored"
-        return write(ErrorAnswer(self._shared.mint(), (r,), None, ErrorObject("local", True, "expired", text=text)))
+        return write(ErrorAnswer(self._shared.mint(), (r,), None, ErrorObject.local("expired", text)))

@@ -1,6 +1,6 @@
 """ERR objects: an error code for programs and a text for people (NQ-08, NQ-09)."""
 
-from typing import Final
+from typing import Final, Self
 
 import msgspec
 
@@ -23,6 +23,16 @@ class ErrorObject(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
     note: str = ""
     text: str = ""
     args: tuple[str, ...] = ()
+
+    @classmethod
+    def local(cls, code: str, text: str = "", args: tuple[str, ...] = ()) -> Self:
+        """Return a fatal error of NQ itself, not of the application."""
+        return cls("local", True, code, text=text, args=args)
+
+    @classmethod
+    def system(cls, note: str, args: tuple[str, ...] = ()) -> Self:
+        """Return a note of type `sys`, which is not fatal."""
+        return cls("sys", False, note=note, args=args)
 
     @property
     def code(self) -> str:

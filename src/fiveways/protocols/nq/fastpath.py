@@ -206,7 +206,7 @@ class NqFastPath(InlineAttachmentsMixin):
         ):
             a = self._mint()
             by_key[key] = self._by_backchannel[a] = IncomingRequest(a, key, r)
-            self._hub_messages.append(Call(key, method, Json(raw), t, (), False, None, False, True, True))
+            self._hub_messages.append(Call(key, method, Json(raw), t, stream=True, progress=True))
         elif method is None:
             return False
         else:

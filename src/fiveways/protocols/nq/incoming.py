@@ -84,13 +84,13 @@ class Incoming(Responses):
         receiver = request.receiver
         assert receiver is not None  # noqa: S101  a streamed request has a receiver until it is answered
         if message.n + (message.f or 0) > self._shared.limits.max_stream:
-            self._abort(request, ErrorObject("local", True, "toolarge", text="the stream is too long"), now)
+            self._abort(request, ErrorObject.local("toolarge", "the stream is too long"), now)
             return
         old_next = receiver.next
         try:
             ready = receiver.add_part(message)
         except InconsistentPart:
-            self._abort(request, ErrorObject("local", True, "malformed", text="the parts contradict each other"), now)
+            self._abort(request, ErrorObject.local("malformed", "the parts contradict each other"), now)
             return
         for part in ready:
             self._deliver_part(request, part, receiver.total, now)
@@ -220,15 +220,13 @@ class Incoming(Responses):
         request = self.requests.get(key)
         if request is not None:
             note = "done" if request.state is IncomingState.ANSWERED else "pending"
-            self._retransmission.send_once(
-                write(nq.PollReply(request.a, (message.p,), ErrorObject("sys", False, note=note)))
-            )
+            self._retransmission.send_once(write(nq.PollReply(request.a, (message.p,), ErrorObject.system(note))))
             if request.state is IncomingState.ANSWERED:
                 self._resend_answer(request)
             return
         a, answer = self._shared.mint(), self.finished.answer_repeat(key, message.p, now)
         note = "unknown" if answer is None else "done"
-        self._retransmission.send_once(write(nq.PollReply(a, (message.p,), ErrorObject("sys", False, note=note))))
+        self._retransmission.send_once(write(nq.PollReply(a, (message.p,), ErrorObject.system(note))))
         if answer is not None:
             self._retransmission.send_once(answer)
 

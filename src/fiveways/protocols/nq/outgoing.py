@@ -222,7 +222,7 @@ class Outgoing(OutgoingRequests):
         if receiver.is_done:
             self._finish(request, RequestStep.END)
             if hub_id is not None and not receiver.ended:
-                self._hub_messages.append(hub.Result(hub_id, None, (), True, True))
+                self._hub_messages.append(hub.Result(hub_id, None, stream=True))
 
     def _end_contradictory_stream(self, request: OutgoingRequest, message: AnswerPart, now: float) -> None:
         """End a stream that contradicts itself; an error ends it at any number."""

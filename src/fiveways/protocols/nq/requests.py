@@ -23,7 +23,7 @@ from fiveways.protocols.nq.states import (
 )
 from fiveways.protocols.nq.streams import StreamReceiver, StreamSender
 
-CANCELLED: Final = ErrorObject("local", True, "cancelled")
+CANCELLED: Final = ErrorObject.local("cancelled")
 _POLLED_STATES: Final = frozenset({OutgoingState.ACCEPTED, OutgoingState.STREAMING})
 
 

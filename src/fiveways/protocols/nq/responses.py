@@ -74,7 +74,7 @@ class Responses:
                 raise LocalProtocolError("too many bytes of answers are not acknowledged")
             self._send_answer(request, raw, now)
         if request.topic:
-            self._shared.peer_subscriptions.settle(request.topic, request.a, request.grant, granted=True)
+            self._shared.peer_subscriptions.apply_response(request.topic, request.a, request.grant, granted=True)
 
     def send_description(self, message: hub.Description, now: float) -> None:
         """Answer `hub-discover`."""
@@ -98,7 +98,7 @@ class Responses:
         else:
             self._send_part(request, body, error, None, now, end=True)
         if request.topic:
-            self._shared.peer_subscriptions.settle(request.topic, request.a, request.grant, granted=False)
+            self._shared.peer_subscriptions.apply_response(request.topic, request.a, request.grant, granted=False)
 
     def send_progress(self, message: hub.Progress, now: float) -> None:
         """`{a, i, e}`, not fatal; `tmp` and `debug` only with `v` (NQ-a13)."""

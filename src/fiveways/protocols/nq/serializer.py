@@ -77,7 +77,7 @@ def _write_options(message: Request | RequestPart) -> bytes:
 
 
 def _write_request_start(message: Request | RequestPart) -> bytes:
-    return b'{%b"r":%b%b' % (_write_named(b"t", message.t), to_json(message.r), _write_body(message.d))
+    return b'{%b"r":%b%b' % (_write_optional(b"t", message.t), to_json(message.r), _write_body(message.d))
 
 
 def _write_position(n: int, f: int | None) -> bytes:
@@ -104,17 +104,17 @@ def _write_body(body: Payload | None, error: ErrorObject | None = None) -> bytes
 
 
 def _write_order(message: Next | Missing) -> bytes:
-    return b'{%b"i":%b,"o":%b}' % (_write_named(b"a", message.a), _write_ids(message.i), to_json(message.o))
+    return b'{%b"i":%b,"o":%b}' % (_write_optional(b"a", message.a), _write_ids(message.i), to_json(message.o))
 
 
-def _write_named(key: bytes, name: str) -> bytes:
+def _write_optional(key: bytes, name: str) -> bytes:
     return b'"%b":%b,' % (key, to_json(name)) if name else b""
 
 
 _WRITERS: Final[dict[type[Message], Callable[[Any], bytes]]] = {
     Request: _write_request,
     RequestPart: lambda m: _write_request_start(m) + _write_position(m.n, m.f) + _write_options(m) + b"}",
-    Poll: lambda m: b'{%b"p":%b}' % (_write_named(b"t", m.t), to_json(m.p)),
+    Poll: lambda m: b'{%b"p":%b}' % (_write_optional(b"t", m.t), to_json(m.p)),
     Acceptance: lambda m: _write_answer_start(m) + b"}",
     Answer: lambda m: write_answer(_write_answer_start(m), m.d),
     AnswerPart: lambda m: _write_answer_start(m) + _write_body(m.d, m.e) + _write_position(m.n, m.f) + b"}",
@@ -125,7 +125,7 @@ _WRITERS: Final[dict[type[Message], Callable[[Any], bytes]]] = {
     Next: _write_order,
     Missing: _write_order,
     BackMessage: lambda m: b'{"i":%b%b}' % (_write_ids(m.i), _write_body(m.d, m.e)),
-    CancelRequest: lambda m: b'{%b"i":%b%b}' % (_write_named(b"t", m.t), _write_ids(m.i), _write_body(None, m.e)),
+    CancelRequest: lambda m: b'{%b"i":%b%b}' % (_write_optional(b"t", m.t), _write_ids(m.i), _write_body(None, m.e)),
     SystemNote: lambda m: b'{"e":%b}' % errors.write(m.e),
     Farewell: lambda m: b'{"e":%b}' % errors.write(m.e),
     Bad: lambda m: m.element,

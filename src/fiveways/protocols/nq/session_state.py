@@ -151,7 +151,7 @@ class PeerSubscriptions:
         self.grants[name] = ""
         return name, ""
 
-    def settle(self, name: str, backchannel: str, ending: str, *, granted: bool) -> None:
+    def apply_response(self, name: str, backchannel: str, ending: str, *, granted: bool) -> None:
         """Record the hub's response to a subscription, or to the unsubscription that ends a grant."""
         if ending:
             if granted:

@@ -11,10 +11,10 @@ from fiveways.protocols.umq import bridge
 from fiveways.protocols.umq.messages import Call, Discover, decode, encode, is_variable_name
 from fiveways.protocols.umq.states import OWN_TRANSITIONS, TRANSITIONS, State
 from fiveways.protocols.umq_family import messages as umq
+from fiveways.protocols.umq_family.conversation import IncomingRequest, OutgoingRequest
 from fiveways.protocols.umq_family.conversation_base import AttachmentNames, HubMessages, Receiver, Sender
 from fiveways.protocols.umq_family.failures import failure_text, parse_callee_failure, parse_failure
 from fiveways.protocols.umq_family.fastpath import UmqFastPath
-from fiveways.protocols.umq_family.requests import IncomingRequest, OutgoingRequest
 from fiveways.wire.payload import Payload, Text
 
 _VERSION_PATTERN: Final = re.compile(r"[0-9]{1,99}(\.[0-9]{1,99})*")

@@ -12,10 +12,10 @@ from fiveways.protocols.umq36 import bridge
 from fiveways.protocols.umq36.messages import Call, decode, encode
 from fiveways.protocols.umq36.states import OWN_TRANSITIONS, TRANSITIONS
 from fiveways.protocols.umq_family import messages as umq
+from fiveways.protocols.umq_family.conversation import IncomingRequest, OutgoingRequest
 from fiveways.protocols.umq_family.conversation_base import AttachmentNames, HubMessages, Receiver
 from fiveways.protocols.umq_family.failures import failure_text, parse_callee_failure, parse_failure
 from fiveways.protocols.umq_family.fastpath import UmqFastPath
-from fiveways.protocols.umq_family.requests import IncomingRequest, OutgoingRequest
 from fiveways.wire import base36
 from fiveways.wire.payload import Json, Payload, Text
 from fiveways.wire.strict_json import check_numbers_and_depth

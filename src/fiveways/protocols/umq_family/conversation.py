@@ -26,7 +26,6 @@ from fiveways.protocols.umq_family.conversation_base import (
 )
 from fiveways.protocols.umq_family.frames import write_text
 from fiveways.protocols.umq_family.messages import UmqMessage
-from fiveways.protocols.umq_family.requests import IncomingRequest, OutgoingRequest
 from fiveways.protocols.umq_family.states import State
 from fiveways.protocols.umq_family.subscriptions import OwnSubscription, OwnSubscriptions, PeerSubscriptions
 from fiveways.protocols.umq_family.variables import Variables
@@ -35,6 +34,25 @@ from fiveways.wire.payload import Payload, Text
 
 OPEN: Final = State.OPEN
 """A module constant: attribute access on an Enum class takes longer than writing a frame."""
+
+
+class IncomingRequest(msgspec.Struct, frozen=True, gc=False):
+    """A pending request of the peer, other than a plain call, with the state for its response."""
+
+    wire_id: str
+    message: hub.HubMessage | None = None
+    """The hub message, if its success changes the state of the conversation."""
+    is_discover: bool = False
+    """Whether the dialect's discover message was used; the response then has that message's form."""
+
+
+class OutgoingRequest(msgspec.Struct, frozen=True, gc=False):
+    """A pending request of ours other than a plain call. For a plain call only the hub id is stored."""
+
+    hub_id: str
+    message_type: type[hub.HubMessage]
+    topic: str | None = None
+    """Our topic id, removed again if the subscription is denied."""
 
 
 class UmqConversation(UmqConversationBase):

@@ -40,7 +40,7 @@ async def call(stage: Stage) -> Outcome:
     stage.callee.answer(received, [received.body, "and cake"])
     answer = await stage.caller.wait_for_answer(call_id)
     assert (answer.kind, exact(received.body), exact(answer.body)) == ("result", exact(BODY), exact([BODY, "and cake"]))
-    assert "part" not in answer.meta, "what is one answer is no stream"
+    assert "part" not in answer.meta, "a single result must not be streamed"
     return EXACT
 
 

@@ -31,15 +31,15 @@ async def attachment(stage: Stage) -> Outcome:
 async def callback(stage: Stage) -> Outcome:
     """The callee creates a callback token; the caller calls it, gets the result, and cannot call it again."""
     caller, owner = stage.caller, stage.callee
-    given = "C0" if stage.other == "umq36" else "c0"
+    value = "C0" if stage.other == "umq36" else "c0"
     if isinstance(owner, Mqtt):
-        await owner.serve("/callback", given)
-    token = str(await owner.value(owner.builtin("callback"), {"id": given}))
+        await owner.serve("/callback", value)
+    token = str(await owner.value(owner.builtin("callback"), {"id": value}))
     # A program that hands a token from one protocol to another converts its case: umq36 has no lower-case digits.
     token = token.upper() if stage.one == "umq36" else token.lower()
     call_id = caller.call_back(token, [TEXT])
     received = await owner.receive()
-    assert (received.kind, received.name, received.body) == ("callback", given, [TEXT])
+    assert (received.kind, received.name, received.body) == ("callback", value, [TEXT])
     owner.answer(received, "thanks")
     assert (await caller.wait_for_answer(call_id)).body == "thanks"
     assert failed(await caller.wait_for_answer(caller.call_back(token, None))) == ("no", "no such callback")

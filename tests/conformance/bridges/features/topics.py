@@ -34,8 +34,8 @@ async def retained(stage: Stage) -> Outcome:
     is_by_call = isinstance(publisher, Mqtt) and not stage.is_direct
     for value in ("old", NEW):
         if is_by_call:
-            given = {"topic": topic, "data": value, "retain": True}
-            assert isinstance(await publisher.value(publisher.builtin("publish"), given), int)
+            argument = {"topic": topic, "data": value, "retain": True}
+            assert isinstance(await publisher.value(publisher.builtin("publish"), argument), int)
         else:
             await publisher.publish_and_wait(topic, value, retain=True)
         assert (await early.receive()).body == value

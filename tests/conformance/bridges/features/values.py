@@ -44,12 +44,12 @@ async def text(stage: Stage) -> Outcome:
 @feature("numbers", "Numbers at the edges")
 async def numbers(stage: Stage) -> Outcome:
     """2^53, 2^53 + 1, 2^63, 2^64 and -0.0, in both directions."""
-    there, back = await both_ways(stage, "weigh", EDGES)
+    at_callee, back = await both_ways(stage, "weigh", EDGES)
     if "mqtt-rpc" not in {stage.one, stage.other}:
-        assert there == back == exact(EDGES)
+        assert at_callee == back == exact(EDGES)
         return EXACT
     expected = {True: exact(EDGES | {"whole": float(2**64)}), False: exact(MAPPED)}
-    assert there == expected[stage.other == "mqtt-rpc"]
+    assert at_callee == expected[stage.other == "mqtt-rpc"]
     assert back == expected[stage.one == "mqtt-rpc"]
     return changed("numbers-mqtt")
 

@@ -133,7 +133,7 @@ def test_unrepeated_field_accepts_one_attachment() -> None:
 
 
 @pytest.mark.parametrize(
-    "word",
+    "message",
     [
         call({}, "a", method="math.plain"),
         call({}, "a", method="hub.publish"),

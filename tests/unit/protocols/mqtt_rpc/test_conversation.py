@@ -318,7 +318,7 @@ def test_parts_arrive_only_for_open_streams(
                 case hub.Cancel():
                     streams[message.id] = False
                 case _:
-                    pytest.fail(f"heard {message}")
+                    pytest.fail(f"received {message}")
         assert conversation.error is None
     for call_id in list(conversation._requests.incoming):
         conversation.send(hub.Result(call_id), 0.0)

@@ -176,7 +176,7 @@ def test_small_packet_limit_is_handled() -> None:
 def test_unpaired_surrogates_are_refused_without_side_effects() -> None:
     conversation = create_conversation()
     receive(conversation, {"t": "a", "r": "1"})
-    before = conversation.export()
+    old_state = conversation.export()
     for message in (
         hub.Failure("a#1", Reason.RAISED, "\ud800"),
         hub.Result("a#1", Value("\ud800")),
@@ -187,7 +187,7 @@ def test_unpaired_surrogates_are_refused_without_side_effects() -> None:
         with pytest.raises(Unrepresentable):
             conversation.send(message, 0.0)
     assert sent_messages(conversation) == []
-    assert conversation.export()["serving"] == before["serving"]
+    assert conversation.export()["serving"] == old_state["serving"]
     assert conversation.export()["asking"] == []
 
 

@@ -22,7 +22,7 @@ LONG = Json(b'"%b"' % (b"x" * 5000))
 NOTARGET = {"type": "local", "fatal": True, "err": "notarget"}
 
 
-def again(conversation: NqConversation, *, unaccepted: bool = False, now: float = 0.0) -> NqConversation:
+def restored_copy(conversation: NqConversation, *, unaccepted: bool = False, now: float = 0.0) -> NqConversation:
     """Return a conversation restored from an export."""
     return NqConversation.restore(setup(), json.loads(json.dumps(conversation.export(unaccepted=unaccepted))), now)
 
@@ -105,7 +105,7 @@ def test_own_requests_are_limited_and_events_to_half_of_it() -> None:
     conversation.send(hub.Call("y", "a", LONG), 0.0)
     with pytest.raises(LocalProtocolError):
         conversation.send(hub.Call("z", "a", LONG), 0.0)
-    conversation = again(conversation)
+    conversation = restored_copy(conversation)
     assert conversation._shared.request_budget.used > 15_000
     receive(conversation, {"a": "p", "i": ["h-2", "h-4", "h-5"], "d": 1})
     assert conversation._shared.request_budget.used == 0
@@ -151,15 +151,15 @@ def test_identifiers_minted_after_export_are_not_reused() -> None:
     assert sent_messages(conversation)[0]["r"] != "h-1"
     assert receive(conversation, {"a": "p", "i": "h-1", "d": 1}) == []  # late, but not stray
     for _ in range(40):
-        conversation = again(conversation)
+        conversation = restored_copy(conversation)
     assert len(conversation.export()["prefixes"]) == 17  # type: ignore[arg-type]
 
 
 def test_unaccepted_request_is_exported_only_on_demand() -> None:
     conversation = create_conversation()
     receive(conversation, {"t": "a", "r": "1"})
-    assert receive(again(conversation, unaccepted=True), {"t": "a", "r": "1"}) == []
-    assert [type(message) for message in receive(again(conversation), {"t": "a", "r": "1"})] == [hub.Call]
+    assert receive(restored_copy(conversation, unaccepted=True), {"t": "a", "r": "1"}) == []
+    assert [type(message) for message in receive(restored_copy(conversation), {"t": "a", "r": "1"})] == [hub.Call]
 
 
 def test_unsent_answer_cannot_be_acknowledged() -> None:
@@ -170,7 +170,7 @@ def test_unsent_answer_cannot_be_acknowledged() -> None:
     conversation.send(hub.Result("a#1", Value(5)), 0.0)
     assert receive(conversation, {"i": "h-1"}) == []
     assert sent_messages(conversation) == [{"a": "h-1", "i": "1", "d": 5}]
-    assert receive(again(conversation), {"i": "h-1"}) == [hub.Acknowledged("a#1")]
+    assert receive(restored_copy(conversation), {"i": "h-1"}) == [hub.Acknowledged("a#1")]
 
 
 def test_stream_without_first_part_is_refused_without_the_hub() -> None:
@@ -255,7 +255,7 @@ def test_event_of_old_subscription_cannot_end_new_one() -> None:
     conversation.send(hub.Event("x", ("a",)), 0.0)
     receive(conversation, {"t": "hub-unsubscribe", "r": "2", "d": {"id": "x"}})
     conversation.send(hub.Result("hub-unsubscribe#2"), 0.0)
-    conversation = again(subscribed(3, conversation))
+    conversation = restored_copy(subscribed(3, conversation))
     assert receive(conversation, {"a": "q", "i": "h-2", "e": NOTARGET}) == []
     conversation.send(hub.Event("x", ("a",)), 0.0)
     conversation.send(hub.Event("x", ("a",)), 0.0)
@@ -312,7 +312,7 @@ def test_restored_answers_expire_in_order() -> None:
     receive(conversation, {"t": "a", "r": "1"}, {"t": "a", "r": "2"})
     conversation.send(hub.Result("a#2"), 0.0)
     conversation.send(hub.Result("a#1"), 90.0)
-    conversation = again(conversation, now=90.0)
+    conversation = restored_copy(conversation, now=90.0)
     assert [message.id for message in conversation.wake(24 * 3600.0)] == ["a#2"]  # type: ignore[attr-defined]
 
 

@@ -213,11 +213,11 @@ class End:
         self.world.later(3.5 + wait if number == 1 else wait, go_on)
 
     def hear_part(self, part: hub.Part) -> None:
-        given = self.open[part.id]
+        value = self.open[part.id]
         if part.body is not None:
-            given.append(part.body.value())
+            value.append(part.body.value())
         if part.last:
-            self.world.later(4, lambda: self.end(part.id, hub.Result(part.id, Value(given))))
+            self.world.later(4, lambda: self.end(part.id, hub.Result(part.id, Value(value))))
 
     def end(self, call_id: str, message: hub.HubMessage) -> None:
         if self.open.pop(call_id, None) is not None:
@@ -236,8 +236,8 @@ class End:
     def ask(self, number: int) -> None:
         call_id = f"{self.setup.peer}-{number}"
         method = self.random.choice(["echo", "echo", "fail", "report", "count", "sum"])
-        given: object = self.random.randrange(150) if method == "count" else f"{call_id} ďábel"
-        request = self.asked[call_id] = Asked(method, given)
+        value: object = self.random.randrange(150) if method == "count" else f"{call_id} ďábel"
+        request = self.asked[call_id] = Asked(method, value)
         if method == "sum":
             request.given = [f"{call_id}.{part}" for part in range(self.random.randrange(1, 100))]
             self.say(hub.Call(call_id, method, Value(request.given[0]), more=True))
@@ -245,7 +245,7 @@ class End:
                 self.say(hub.Part(call_id, Value(part)))
             self.say(hub.Part(call_id, last=True))
         else:
-            self.say(hub.Call(call_id, method, Json(json.dumps(given).encode())))
+            self.say(hub.Call(call_id, method, Json(json.dumps(value).encode())))
         if self.random.random() < 0.1:
             self.world.later(self.random.uniform(0, 40), lambda: self.cancel(call_id))
 

@@ -42,7 +42,7 @@ def test_revoked_parts_are_replaced_by_the_new_run() -> None:
 
 def test_queued_parts_cannot_be_revoked() -> None:
     conversation = streaming()
-    conversation.on_forget_parts(lambda name: pytest.fail(f"{name} has not heard all of it"))
+    conversation.on_forget_parts(lambda name: pytest.fail(f"{name} has not received all of it"))
     b = hub.Result("x", Json(b'"b"'), stream=True, last=False)
     received = receive(conversation, part("p-1", "b", 2), peer_note("q"), part("q-1", "z"))
     assert received[0] == b
