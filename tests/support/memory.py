@@ -12,7 +12,8 @@ from picows import WSTransport
 from fiveways.hub.session import Session
 from fiveways.hub.traits import Credentials
 from fiveways.journal.frame_buffer import ConnectionRecorder
-from fiveways.protocols.lrpm.conversation import JsonFastPath, LrpmConversation
+from fiveways.protocols.lrpm.conversation import LrpmConversation
+from fiveways.protocols.lrpm.fastpath import JsonFastPath
 from fiveways.protocols.nq.conversation import NqConversation
 from fiveways.protocols.umq.conversation import Umq1Conversation
 from fiveways.protocols.umq36.conversation import Umq36Conversation

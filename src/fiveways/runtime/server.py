@@ -84,7 +84,9 @@ class Server:
         self._conversations = ConversationFactory(self._random, self._limits, settings.protocol_options())
         now, is_durable = steady_clock(), bool(settings.store.path)
         self._epoch = wall_clock() - now
-        hub = Hub(self._random, self._limits, to_hub_settings(settings), self._epoch, started_at=now, is_durable=is_durable)
+        hub = Hub(
+            self._random, self._limits, to_hub_settings(settings), self._epoch, started_at=now, is_durable=is_durable
+        )
         self.exchange = exchange = Exchange(hub)
         self._refusals = RefusedConnections(exchange.now)
         self._port = Port(

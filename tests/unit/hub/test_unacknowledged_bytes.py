@@ -8,7 +8,7 @@ from fiveways.model.messages import Call, Event, Failure, Result, Subscribe
 from fiveways.protocols.nq.conversation import NqConversation
 from fiveways.protocols.nq.session_state import BORROW_STEP, UNBORROWED_BYTES
 from fiveways.wire.payload import Json
-from tests.support.conversation_driver import receive, create_conversation, sent_messages
+from tests.support.conversation_driver import create_conversation, receive, sent_messages
 from tests.support.hub_helpers import LRPM, only_message, register_method
 from tests.unit.hub.test_owner_shares import ADA, ANONYMOUS_ADDRESS, OTHER_ADDRESS, hub_with_shares, join
 

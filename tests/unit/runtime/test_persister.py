@@ -186,7 +186,10 @@ async def test_value_that_replaces_one_being_retried_is_written_after_it() -> No
 @waiting
 async def test_answer_of_an_accepted_request_waits_for_the_store() -> None:
     said: Deliveries = []
-    persister, store = Persister(Hub(Random(1), Limits(), is_durable=True), lambda new, _now: said.extend(new)), FakeStore()
+    persister, store = (
+        Persister(Hub(Random(1), Limits(), is_durable=True), lambda new, _now: said.extend(new)),
+        FakeStore(),
+    )
     persister.store = cast("Store", store)
     answer = accepted_record(PutAnswer("p", "k", b"", 9e9))
     persister.persist(answer, 0.0)
