@@ -34,7 +34,7 @@ LAYERS = {
     "pipeline": CORE | {"protocols", "journal"},
     "replay": CORE | {"journal", "client", "transports", "protocols", "pipeline"},
     "demo": CORE | {"app", "client", "journal", "pipeline", "schemas"},
-    ".": CORE | {"app", "client"},
+    ".": CORE | {"app", "client", "runtime", "schemas"},
     "cli": CORE
     | {".", "app", "client", "hub", "journal", "pipeline", "protocols", "runtime", "schemas", "settings", "store"}
     | {"demo", "replay", "traffic"},
@@ -237,10 +237,18 @@ def length_findings(package: Path) -> Iterator[str]:
             yield f"{path}: {length} lines, at most {MAX_FILE_LINES} are allowed"
         for node in ast.walk(tree):
             if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
-                length = (node.end_lineno or node.lineno) - node.lineno + 1
+                length = (node.end_lineno or node.lineno) - node.lineno + 1 - docstring_lines(node)
                 if length > MAX_FUNCTION_LINES:
                     place = f"{path}:{node.lineno}: {node.name}"
                     yield f"{place} has {length} lines, at most {MAX_FUNCTION_LINES} are allowed"
+
+
+def docstring_lines(function: ast.FunctionDef | ast.AsyncFunctionDef) -> int:
+    """Return the lines of a docstring, which may be as long as users need it."""
+    if ast.get_docstring(function) is None:
+        return 0
+    docstring = function.body[0]
+    return (docstring.end_lineno or docstring.lineno) - docstring.lineno + 1
 
 
 def assert_no_findings(findings: Iterator[str]) -> None:

@@ -84,27 +84,31 @@ class DurableRequests:
         find = self._registrations.find
 
         def call(session: Session, message: Call, now: float) -> Deliveries:
-            is_own = find(message.method) is None and message.method in self._built_ins
+            method = find(message.method)
+            is_own = method is None and message.method in self._built_ins
             if is_own or message.callback or message.more or message.attachments:
                 return fallback(session, message, now)
-            return self._handle_call(session, message, now)
+            return self._handle_call(session, message, method, now)
 
         return call
 
-    def _handle_call(self, session: Session, message: Call, now: float) -> Deliveries:
+    def _handle_call(self, session: Session, message: Call, method: MethodEntry | None, now: float) -> Deliveries:
         if session.access.call is not None:
             session.access.call.check("call", message.method)
         key = _key(session.peer, message.id)
-        method = self._registrations.find(message.method) or self._registrations.longest_route(message.method)
+        if method is None:
+            method = self._registrations.longest_route(message.method)
         may_register_soon = method is None and self._may_register_soon(message, now)
         if message.id in session.calls_made or key in self._by_key:
             raise bad_arguments(f"a call {message.id} is open already")
-        owner, size, has_callee = session.owner, _size_of(message), self._has_callee(message.method, method)
+        owner, size = session.owner, _size_of(message)
+        has_callee = method is not None and self._has_callee(message.method, method)
         if excess := self._pool.excess(owner, size):
             raise overloaded(f"too many durable requests: {excess}")
         if not has_callee and (excess := self._waiting.pool.excess(owner, size)):
             raise overloaded(f"{message.method} has no available callee, and too many requests wait: {excess}")
-        self._store_status.check_available()
+        if self._store_status.unavailable_reason:
+            self._store_status.check_available()
         request = self._add(key, session, message, now + self._settings.request_ttl, owner, size)
         if not has_callee:
             self._waiting.count(request)
@@ -133,9 +137,9 @@ class DurableRequests:
         record = PutRequest(session.peer, message.id, encode_call(message), request.stored_expires_at)
         return [*self._persist_peer(session, now), Persist(record, [accepted], message.id)]
 
-    def _has_callee(self, name: str, method: MethodEntry | None) -> bool:
+    def _has_callee(self, name: str, method: MethodEntry) -> bool:
         """Return whether a callee can take a request now."""
-        if method is None or name in self._waiting.busy_methods:
+        if name in self._waiting.busy_methods:
             return False
         max_calls = self._settings.max_given
         return len(method.registrations[0].session.calls_served) < max_calls or any(
@@ -269,7 +273,7 @@ class DurableRequests:
         answer = Result(request.call.id, result.body, extras=result.extras)
         delivery = Delivery(request.session.peer, answer, request.op, pending)
         if not self._is_durable:
-            self.count_results([delivery])
+            self._counters.results += 1
             return self._finish(request, delivery, b"", now)
         try:
             encoded = encode_result(result)

@@ -163,7 +163,7 @@ class SizedPool:
     def __init__(self, limit: int, limit_bytes: int, shares: LimitShares) -> None:
         self.number = self.size = 0
         self._anonymous = _Usage()
-        self._by_owner: dict[Owner, _Usage] = {}
+        self._by_owner: dict[str, _Usage] = {}
         self.configure(limit, limit_bytes, shares)
 
     def configure(self, limit: int, limit_bytes: int, shares: LimitShares) -> None:
@@ -178,7 +178,7 @@ class SizedPool:
         """Return the bound that one more item would exceed, as the end of a sentence; empty if there is room."""
         if self.number < self._safe_number and self.size + size <= self._safe_size:
             return ""
-        usage, anonymous = self._by_owner.get(owner, _NO_USAGE), self._anonymous
+        usage, anonymous = self._by_owner.get(owner.name, _NO_USAGE), self._anonymous
         excess = self._number_bounds.excess(owner, self.number + 1, usage.number + 1, anonymous.number + 1)
         if excess:
             return excess
@@ -187,9 +187,9 @@ class SizedPool:
 
     def acquire(self, owner: Owner, size: int) -> None:
         """Count one item, whether or not there is room for it."""
-        usage = self._by_owner.get(owner)
+        usage = self._by_owner.get(owner.name)
         if usage is None:
-            usage = self._by_owner[owner] = _Usage()
+            usage = self._by_owner[owner.name] = _Usage()
         self.number += 1
         self.size += size
         usage.number += 1
@@ -201,13 +201,13 @@ class SizedPool:
 
     def release(self, owner: Owner, size: int) -> None:
         """Release one acquired item."""
-        usage = self._by_owner[owner]
+        usage = self._by_owner[owner.name]
         self.number -= 1
         self.size -= size
         usage.number -= 1
         usage.size -= size
         if not usage.number:
-            del self._by_owner[owner]
+            del self._by_owner[owner.name]
         if owner.is_anonymous:
             usage = self._anonymous
             usage.number -= 1
@@ -215,5 +215,5 @@ class SizedPool:
 
     def used_by(self, owner: Owner) -> tuple[int, int]:
         """Return the number and the total size of an owner's items."""
-        usage = self._by_owner.get(owner, _NO_USAGE)
+        usage = self._by_owner.get(owner.name, _NO_USAGE)
         return usage.number, usage.size
