@@ -118,7 +118,7 @@ def _existing_state(output: TableDirectory, options: WatchOptions, journal: str)
 
 
 def _reconcile_log(checkpoint: Path, log: SegmentLog, journal: str, before: PipelineState | None) -> None:
-    """Make the log match the tables: append missing segments; begin anew if it has segments that the tables lack."""
+    """Make the log match the tables: append missing segments, or start anew if the tables lack some of the log."""
     known = {record.name: record for record in before.segments} if before else {}
     lines = log.read()
     committed = _committed_entries(checkpoint)

@@ -203,15 +203,15 @@ def as_page() -> str:
 
 _HEAD: Final = """# Tables
 
-`fiveways pipeline run` and `fiveways pipeline watch` build these tables from a journal. Each table is
-a folder of Parquet files:
+`fiveways pipeline run` and `fiveways pipeline watch` build these tables from a journal. Each table
+is a folder of Parquet files:
 
     fiveways sql "select method, sum(calls), max(p99_ns) from slo group by method order by 2 desc"
     fiveways pipeline tables slo                  show the columns of a table
 
-Columns ending in `_at` are Unix times in nanoseconds, those ending in `_ns` are durations in nanoseconds.
-`minute` and `hour` are timestamps, `date` is a text such as `2026-03-01`; all are UTC. Percentiles are
-exact, by nearest rank.
+Columns ending in `_at` are Unix times in nanoseconds, those ending in `_ns` are durations in
+nanoseconds. `minute` and `hour` are timestamps, `date` is a text such as `2026-03-01`; all are UTC.
+Percentiles are exact, by nearest rank.
 
 `python -m fiveways.pipeline.tables` generates this page from the code.
 """

@@ -90,7 +90,7 @@ def captures() -> dict[str, list[Row]]:
 
 @pytest.fixture(scope="module")
 def segments(captures: dict[str, list[Row]]) -> list[list[pa.Table]]:
-    """Return the partial calls of each segment of all captures, split in several ways; runs name both."""
+    """Return the partial calls of each segment of all split captures; a run is named by capture and split."""
     return [[paired(rows) for rows in capture] for capture in split_captures(captures)]
 
 
@@ -136,8 +136,8 @@ def test_orphans_match_expected_rows(matched: MatchedCaptures, name: str, split:
     case = CASES[name].with_run(run)
     expected = [row for row in case.messages if row["seq"] in case.orphans]
     names = [name for name in spark_schemas.ORPHANS.fieldNames() if name != "date"]
-    found = sorted(matched.orphans.get(run, []), key=lambda row: row["seq"])
-    assert found == [{"date": DAY} | {name: row[name] for name in names} for row in expected]
+    orphans = sorted(matched.orphans.get(run, []), key=lambda row: row["seq"])
+    assert orphans == [{"date": DAY} | {name: row[name] for name in names} for row in expected]
 
 
 @pytest.mark.parametrize("split", SPLITS[:2])
@@ -166,10 +166,10 @@ def test_reference_matching_gives_expected_rows(name: str) -> None:
 
 
 def test_random_captures_contain_all_situations(captures: dict[str, list[Row]]) -> None:
-    made = [row for rows in captures.values() for row in reference_calls(rows)]
-    assert sum(row["attempts"] > 1 for row in made) > 30
-    assert sum(row["useless"] > 0 for row in made) > 30
-    by_identifier = [row for row in made if row["op"] is None]
+    calls = [row for rows in captures.values() for row in reference_calls(rows)]
+    assert sum(row["attempts"] > 1 for row in calls) > 30
+    assert sum(row["useless"] > 0 for row in calls) > 30
+    by_identifier = [row for row in calls if row["op"] is None]
     assert sum(row["answers"] > 0 for row in by_identifier) > 50
     assert sum(row["returns"] > 0 for row in by_identifier) > 50
     assert sum(row["parts"] > 0 for row in by_identifier) > 5

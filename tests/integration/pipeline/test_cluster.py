@@ -72,7 +72,7 @@ def test_cluster_gives_the_same_tables_and_terminal_shows_progress_bar(
 ) -> None:
     """Run on a master with two workers; the terminal shows a progress bar and no output of Java."""
     monkeypatch.setattr("tests.support.terminals.PATIENCE", TIMEOUT)  # Spark starts slowly
-    out, output, port = tmp_path / "out", tmp_path / "output", _free_port()
+    out, output, port = tmp_path / "out", tmp_path / "printed", _free_port()
     url = f"spark://127.0.0.1:{port}"
     with ExitStack() as running:
         master = ["--host", "127.0.0.1", "--port", str(port), "--webui-port", "0"]

@@ -30,14 +30,14 @@ def test_percentiles_use_nearest_rank(spark: SparkSession, count: int, expected:
     # Descending values, and a null that does not count.
     rows = [(value,) for value in [*range(10 * count, 0, -10), None]]
     values = spark.createDataFrame(rows, "value bigint").agg(sorted_values("value").alias("all"))
-    found = values.select(*(percentile("all", percent) for percent in (50, 95, 99)), greatest("all")).collect()
-    assert tuple(found[0]) == expected
+    percentiles = values.select(*(percentile("all", percent) for percent in (50, 95, 99)), greatest("all")).collect()
+    assert tuple(percentiles[0]) == expected
 
 
 def test_percentiles_are_exact_for_many_calls(spark: SparkSession) -> None:
     values = spark.range(100_000, 0, -1, 4).agg(sorted_values("id").alias("all"))
-    found = values.select(*(percentile("all", percent) for percent in (1, 50, 95, 99))).collect()
-    assert tuple(found[0]) == (1_000, 50_000, 95_000, 99_000)
+    percentiles = values.select(*(percentile("all", percent) for percent in (1, 50, 95, 99))).collect()
+    assert tuple(percentiles[0]) == (1_000, 50_000, 95_000, 99_000)
 
 
 def test_slo_counts_calls_errors_and_percentiles_per_minute(spark: SparkSession) -> None:

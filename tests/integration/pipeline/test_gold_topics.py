@@ -198,12 +198,12 @@ def test_unused_lists_methods_without_calls(spark: SparkSession) -> None:
 
 
 def test_unused_lists_topics_and_patterns_without_publications(spark: SparkSession) -> None:
-    wanted = ("news", "idle", "news.*", "*.today", "*", "a.*.c", "no*", "*s", "_*", "*.x")
+    subscribed = ("news", "idle", "news.*", "*.today", "*", "a.*.c", "no*", "*s", "_*", "*.x")
     published = ("news", "news.today", "a.b.b.c", "__24sys.x")
     table = unused(
         names(
             spark,
-            *(Row(what="subscribed", name=name) for name in wanted),
+            *(Row(what="subscribed", name=name) for name in subscribed),
             *(Row(what="published", name=name, session=None) for name in published),
         ),
         empty(spark, "retries"),

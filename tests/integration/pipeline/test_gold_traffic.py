@@ -138,7 +138,7 @@ def open_calls(spark: SparkSession, active: list[Row], *rows: Row) -> list[tuple
 
 def test_capacity_counts_open_calls_over_minutes(spark: SparkSession) -> None:
     quiet: Row = {"minute_at": NOON + 2 * MINUTE}
-    found = open_calls(
+    rows = open_calls(
         spark,
         [{}, quiet],
         # From the middle of the first minute to the middle of the fourth, over a minute without other traffic.
@@ -149,7 +149,7 @@ def test_capacity_counts_open_calls_over_minutes(spark: SparkSession) -> None:
         # A call without duration is never open.
         {"requested_at": NOON + 3 * MINUTE, "latency": 0},
     )
-    assert found == [
+    assert rows == [
         (DAY, "12:00", 3, 0.875, 2),
         (DAY, "12:02", 0, 1.0, 1),
         (DAY, "12:03", 1, 0.5, 1),
@@ -157,7 +157,7 @@ def test_capacity_counts_open_calls_over_minutes(spark: SparkSession) -> None:
 
 
 def test_capacity_ends_unanswered_calls_with_the_last_record_of_the_session(spark: SparkSession) -> None:
-    found = open_calls(
+    rows = open_calls(
         spark,
         [{"session": "c1", "last_at": NOON + MINUTE // 2}, {"minute_at": NOON + MINUTE}],
         {"outcome": "unanswered"},
@@ -165,12 +165,12 @@ def test_capacity_ends_unanswered_calls_with_the_last_record_of_the_session(spar
         {"outcome": "unanswered", "caller_session": "unheard of"},
         {"outcome": "unanswered", "requested_at": None},
     )
-    assert found == [(DAY, "12:00", 3, 0.75, 2), (DAY, "12:01", 0, 0.0, 0)]
+    assert rows == [(DAY, "12:00", 3, 0.75, 2), (DAY, "12:01", 0, 0.0, 0)]
 
 
 def test_capacity_keeps_no_call_open_past_midnight(spark: SparkSession) -> None:
-    found = open_calls(spark, [{"minute_at": MIDNIGHT}], {"requested_at": MIDNIGHT - MINUTE // 2, "latency": MINUTE})
-    assert found == [(DAY, "23:59", 1, 0.5, 1), (NEXT, "00:00", 0, 0.0, 0)]
+    rows = open_calls(spark, [{"minute_at": MIDNIGHT}], {"requested_at": MIDNIGHT - MINUTE // 2, "latency": MINUTE})
+    assert rows == [(DAY, "23:59", 1, 0.5, 1), (NEXT, "00:00", 0, 0.0, 0)]
 
 
 def test_capacity_ignores_open_time_of_call_that_ends_before_it_begins(spark: SparkSession) -> None:

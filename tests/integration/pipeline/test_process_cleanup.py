@@ -136,7 +136,7 @@ def _killed(tmp_path: Path) -> Iterator[Path]:
     """Yield the private directory of a process that was killed."""
     code = (
         "from fiveways.pipeline import cleanup; import time\n"
-        "with cleanup.private_directory() as made: print(made, flush=True); time.sleep(1e6)"
+        "with cleanup.temporary_directory() as folder: print(folder, flush=True); time.sleep(1e6)"
     )
     command, here = [sys.executable, "-c", code], {**os.environ, "TMPDIR": str(tmp_path)}
     with subprocess.Popen(command, env=here, stdout=subprocess.PIPE, text=True) as process:  # noqa: S603  own

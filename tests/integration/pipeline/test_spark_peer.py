@@ -134,10 +134,10 @@ def test_published_rows_are_read_as_retained_values_in_every_protocol(
     values = ['{"n":1,"x":[null,true]}', '"text"', "2.5", "[]"]
     rows = engine.createDataFrame([(f"{place}.n{n}", value) for n, value in enumerate(values)], ROWS).repartition(2)
     publish(rows, hub.url(protocol), retain="true")
-    found = read(engine, hub.url(protocol), f"{place}.*")
-    assert {row.topic: row.data for row in found} == {f"{place}.n{n}": value for n, value in enumerate(values)}
-    assert [row.seq for row in found] == [1, 2, 3, 4]
-    assert {(row.missed, row.gap) for row in found} == {(0, False)}
+    rows = read(engine, hub.url(protocol), f"{place}.*")
+    assert {row.topic: row.data for row in rows} == {f"{place}.n{n}": value for n, value in enumerate(values)}
+    assert [row.seq for row in rows] == [1, 2, 3, 4]
+    assert {(row.missed, row.gap) for row in rows} == {(0, False)}
     for n in range(len(values)):
         peer.close_topic(f"{place}.n{n}")
 
@@ -145,10 +145,10 @@ def test_published_rows_are_read_as_retained_values_in_every_protocol(
 def test_batch_ends_after_count_or_seconds(engine: "SparkSession", hub: hubs.Hub, peer: SyncPeer) -> None:
     for n in range(3):
         peer.publish(f"counted.n{n}", n, retain=True)
-    found = read(engine, hub.url("lrpm"), "counted.*", count=2)
-    assert len(found) == 2
-    found = read(engine, hub.url("lrpm"), "counted.*", seconds=0.5)
-    assert sorted(row.data for row in found) == ["0", "1", "2"]
+    rows = read(engine, hub.url("lrpm"), "counted.*", count=2)
+    assert len(rows) == 2
+    rows = read(engine, hub.url("lrpm"), "counted.*", seconds=0.5)
+    assert sorted(row.data for row in rows) == ["0", "1", "2"]
 
 
 def test_columns_of_any_type_are_published(engine: "SparkSession", hub: hubs.Hub, peer: SyncPeer) -> None:
@@ -198,15 +198,15 @@ def test_stream_reads_one_topic_and_publishes_on_another(
             until(lambda: dict(_stats(peer))["subscriptions"] == 2)
             for n in (1, 2, 3):
                 peer.publish("sensors.roof", n)
-            found = receive(events, 3)
+            rows = receive(events, 3)
         finally:
             query.stop()
-    assert {(event.topic, _content(event)["data"]) for event in found} == {
+    assert {(event.topic, _content(event)["data"]) for event in rows} == {
         ("doubled.1", 2),
         ("doubled.2", 4),
         ("doubled.3", 6),
     }
-    ids = {_content(event)["id"] for event in found}
+    ids = {_content(event)["id"] for event in rows}
     assert len(ids) == 3
     assert all(publication_id.startswith(f"{query.id}-") for publication_id in ids)
 

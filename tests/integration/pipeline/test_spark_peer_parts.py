@@ -130,8 +130,8 @@ def test_full_buffer_has_room_after_spark_asks_for_more() -> None:
     # Spark commits `end` only when there are more rows, so the reader discards it before.
     assert reader.latestOffset(end, ReadAllAvailable()) == end
     reader.receive(4)
-    found = rows_of(reader.partitions(end, reader.latestOffset(end, ReadAllAvailable())))
-    assert [(row["data"], row["missed"]) for row in found] == [("4", 1)]
+    rows = rows_of(reader.partitions(end, reader.latestOffset(end, ReadAllAvailable())))
+    assert [(row["data"], row["missed"]) for row in rows] == [("4", 1)]
 
 
 def test_new_reader_reports_rows_lost_by_the_previous_reader() -> None:
@@ -141,8 +141,8 @@ def test_new_reader_reports_rows_lost_by_the_previous_reader() -> None:
         assert reader.partitions({"reader": "before", "seq": 4}, old) == []
     reader.receive(1, 2)
     end: Any = reader.latestOffset(old, ReadAllAvailable())
-    found = rows_of(reader.partitions(old, end))
-    assert [(row["missed"], row["gap"], row["seq"]) for row in found] == [(3, True, 1), (0, False, 2)]
+    rows = rows_of(reader.partitions(old, end))
+    assert [(row["missed"], row["gap"], row["seq"]) for row in rows] == [(3, True, 1), (0, False, 2)]
 
 
 def test_error_is_raised_after_all_rows_were_read() -> None:
@@ -204,9 +204,9 @@ def publish(url: str, topic: str, data: object) -> None:
     ],
 )
 def test_invalid_option_is_rejected_with_its_value(options: dict[str, str], sentence: str) -> None:
-    with pytest.raises(BadOption) as found:
+    with pytest.raises(BadOption) as raised:
         DataSourceOptions.parse({"url": URL, **options})
-    assert str(found.value).startswith(sentence)
+    assert str(raised.value).startswith(sentence)
 
 
 def test_option_names_are_case_insensitive() -> None:

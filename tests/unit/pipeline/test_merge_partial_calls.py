@@ -53,6 +53,6 @@ def test_many_uses_of_one_identifier_keep_their_order() -> None:
         for number in range(300)
         for late in (0, 1)
     ]
-    found = merge_segments(split_rows(rows, SPLITS[1], Random(1)))
-    assert sorted(row["answered_at"] - row["requested_at"] for row in found) == [1] * 300
+    merged = merge_segments(split_rows(rows, SPLITS[1], Random(1)))
+    assert sorted(row["answered_at"] - row["requested_at"] for row in merged) == [1] * 300
     assert len(reference_calls(rows)) == 300

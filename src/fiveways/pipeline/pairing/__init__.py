@@ -49,8 +49,8 @@ def pair_messages(messages: pa.Table) -> pa.Table:
 def _matched_by_operation(columns: MessageColumns, rows: Int64Array, role: Int64Array) -> BoolArray:
     """Return which messages are matched by their operation.
 
-    A publication is one operation for all its subscribers and does not tell their responses apart. Messages between hub
-    and subscriber are therefore matched by identifier.
+    A publication is one operation for all its subscribers, so it does not separate their responses. Messages between
+    hub and subscriber are therefore matched by identifier.
     """
     ops = columns.dictionary("op")
     known = ops.codes[rows] >= 0

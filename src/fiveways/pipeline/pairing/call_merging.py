@@ -27,7 +27,7 @@ _MESSAGE_FIELDS: Final = [
         "size",
     )
 ]
-_SCHEMA: Final = pa.schema([("piece", pa.int64()), ("role", pa.int64()), *_MESSAGE_FIELDS])
+_SCHEMA: Final = pa.schema([("partial_call", pa.int64()), ("role", pa.int64()), *_MESSAGE_FIELDS])
 _COUNTED_ROLES: Final = (roles.PART, roles.PROGRESS, roles.OTHER_IN, roles.OTHER_OUT)
 """Roles of which partial calls have only a count."""
 
@@ -74,7 +74,7 @@ def _expand_messages(partial_calls: pa.Table) -> pa.Table:
     tables += [_repeat_messages(partial_calls, role, counts[role] * has_op, {}) for role in _COUNTED_ROLES]
     messages = pa.concat_tables(tables).combine_chunks()
     for name in _KEY:
-        messages = messages.append_column(name, partial_calls[name].take(messages["piece"]))
+        messages = messages.append_column(name, partial_calls[name].take(messages["partial_call"]))
     # Responses have no protocol column; their scope identifies NQ.
     is_nq = pc.or_(*(pc.fill_null(pc.starts_with(messages["scope"], f"{name} "), False) for name in grouping.NQ_SCOPES))
     protocol = pc.if_else(is_nq, grouping.NQ, messages["protocol"])

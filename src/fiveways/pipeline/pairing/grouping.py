@@ -165,7 +165,7 @@ def _first_occurrences(columns: MessageColumns, rows: Int64Array, side: Int64Arr
 
 
 def _running_count(flags: BoolArray, start: Int64Array) -> Int64Array:
-    """Return the number of flags set up to each position, counted anew from each start."""
+    """Return the number of flags set up to each position, restarting at each start."""
     total = np.cumsum(flags)
     before: Int64Array = total[start] - flags[start]
     return np.asarray(total - np.repeat(before, np.diff(np.r_[start, len(flags)])))

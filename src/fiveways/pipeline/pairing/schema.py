@@ -32,7 +32,7 @@ MESSAGE_STRUCT: Final = pa.struct(
 def _position_columns(name: str) -> list[tuple[str, pa.DataType]]:
     """Return the columns with the position of a message.
 
-    The target is filled in NQ without an operation id, where it tells a repeat from another message.
+    The target is filled in NQ without an operation id, where it distinguishes a repeat from another message.
     """
     return [(f"{name}_at", _LONG), (f"{name}_seq", _LONG), (f"{name}_part", _INT), (f"{name}_target", _STRING)]
 
