@@ -17,8 +17,8 @@ import pyarrow.compute as pc
 from pyarrow import parquet
 
 from fiveways.pipeline import arrow_schemas, segment_decoder
+from fiveways.pipeline.arrays import Int64Array
 from fiveways.pipeline.pairing import PARTIAL_CALLS, build_calls, build_orphans
-from fiveways.pipeline.pairing.message_columns import Int64Array
 from fiveways.pipeline.segment_decoder import ParquetPartWriter
 from fiveways.pipeline.table_directory import PARQUET_SUFFIX, TableDirectory
 

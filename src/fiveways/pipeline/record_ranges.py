@@ -13,7 +13,8 @@ import numpy as np
 import pyarrow as pa
 from pyarrow import parquet
 
-from fiveways.pipeline.pairing.message_columns import BoolArray, DictionaryColumn, Int64Array
+from fiveways.pipeline.arrays import BoolArray, Int64Array
+from fiveways.pipeline.pairing.message_columns import DictionaryColumn
 
 SCHEMA: Final = pa.schema(
     [("node", pa.string()), ("run", pa.string()), ("first_seq", pa.int64()), ("last_seq", pa.int64())]

@@ -132,8 +132,8 @@ def test_published_rows_are_read_as_retained_values_in_every_protocol(
 ) -> None:
     place = f"every.p{next(_names)}"
     values = ['{"n":1,"x":[null,true]}', '"text"', "2.5", "[]"]
-    rows = engine.createDataFrame([(f"{place}.n{n}", value) for n, value in enumerate(values)], ROWS).repartition(2)
-    publish(rows, hub.url(protocol), retain="true")
+    frame = engine.createDataFrame([(f"{place}.n{n}", value) for n, value in enumerate(values)], ROWS).repartition(2)
+    publish(frame, hub.url(protocol), retain="true")
     rows = read(engine, hub.url(protocol), f"{place}.*")
     assert {row.topic: row.data for row in rows} == {f"{place}.n{n}": value for n, value in enumerate(values)}
     assert [row.seq for row in rows] == [1, 2, 3, 4]
@@ -198,15 +198,15 @@ def test_stream_reads_one_topic_and_publishes_on_another(
             until(lambda: dict(_stats(peer))["subscriptions"] == 2)
             for n in (1, 2, 3):
                 peer.publish("sensors.roof", n)
-            rows = receive(events, 3)
+            received = receive(events, 3)
         finally:
             query.stop()
-    assert {(event.topic, _content(event)["data"]) for event in rows} == {
+    assert {(event.topic, _content(event)["data"]) for event in received} == {
         ("doubled.1", 2),
         ("doubled.2", 4),
         ("doubled.3", 6),
     }
-    ids = {_content(event)["id"] for event in rows}
+    ids = {_content(event)["id"] for event in received}
     assert len(ids) == 3
     assert all(publication_id.startswith(f"{query.id}-") for publication_id in ids)
 

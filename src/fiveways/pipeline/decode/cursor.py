@@ -6,9 +6,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from fiveways.pipeline.arrays import AnyArray, BoolArray, Int64Array
 from fiveways.pipeline.decode.decoded_columns import DecodedColumns
 from fiveways.pipeline.decode.json_bodies import valid_json
-from fiveways.pipeline.decode.payload_buffer import AnyArray, BoolArray, Int64Array
 
 _MAX_DIGITS: Final = 18
 """Digits of a number that certainly fits into 63 bits."""

@@ -6,8 +6,9 @@ from typing import Final
 import numpy as np
 import pyarrow as pa
 
+from fiveways.pipeline.arrays import BoolArray, Int32Array, Int64Array
 from fiveways.pipeline.decode import message_row
-from fiveways.pipeline.decode.payload_buffer import BoolArray, Int32Array, Int64Array, PayloadBuffer
+from fiveways.pipeline.decode.payload_buffer import PayloadBuffer
 
 NONE: Final = -1
 _CONTROLS: Final = frozenset(range(0x20))

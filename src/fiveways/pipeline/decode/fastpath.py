@@ -8,6 +8,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from fiveways.journal import schema
+from fiveways.pipeline.arrays import BoolArray, Int32Array, Int64Array
 from fiveways.pipeline.decode import fastpath_lrpm_cbor, fastpath_lrpm_json, fastpath_mqtt, fastpath_nq, fastpath_umq
 from fiveways.pipeline.decode.batches import (
     MESSAGE_DICTIONARY_COLUMNS,
@@ -23,7 +24,7 @@ from fiveways.pipeline.decode.batches import text_array as as_texts
 from fiveways.pipeline.decode.decoded_columns import DecodedColumns, StringTables
 from fiveways.pipeline.decode.general_path import OUTBOUND, PUBLICATION_PREFIX
 from fiveways.pipeline.decode.message_row import MessageRow
-from fiveways.pipeline.decode.payload_buffer import BoolArray, Int32Array, Int64Array, PayloadBuffer
+from fiveways.pipeline.decode.payload_buffer import PayloadBuffer
 from fiveways.wire.packet import NO_OPERATION
 
 MIN_FRAMES: Final = 64

@@ -13,11 +13,12 @@ import pyarrow as pa
 
 from fiveways.errors import RemoteProtocolError
 from fiveways.model import topics
+from fiveways.pipeline.arrays import BoolArray, Int64Array
 from fiveways.pipeline.decode import lrpm_rows
 from fiveways.pipeline.decode.cursor import Cursor
 from fiveways.pipeline.decode.decoded_columns import NONE, DecodedColumns, StringTables, map_distinct, method_codes
 from fiveways.pipeline.decode.message_row import DECODE_LIMITS, STATUS_OF_REASON, canonical_topic
-from fiveways.pipeline.decode.payload_buffer import BoolArray, Int64Array, PayloadBuffer
+from fiveways.pipeline.decode.payload_buffer import PayloadBuffer
 from fiveways.protocols.lrpm import messages as lrpm
 from fiveways.wire.cbor_scan import ITEM_WIDTH
 from fiveways.wire.packet import Packet

@@ -8,11 +8,12 @@ import pyarrow as pa
 
 from fiveways.errors import RemoteProtocolError
 from fiveways.model import topics
+from fiveways.pipeline.arrays import BoolArray, Int64Array
 from fiveways.pipeline.decode import mqtt_rows
 from fiveways.pipeline.decode.cursor import Cursor
 from fiveways.pipeline.decode.decoded_columns import NONE, DecodedColumns, StringTables, map_distinct
 from fiveways.pipeline.decode.message_row import CALLBACK_PREFIX, METHODS_WITH_TOPIC, MessageRow, canonical_topic
-from fiveways.pipeline.decode.payload_buffer import BoolArray, Int64Array, PayloadBuffer
+from fiveways.pipeline.decode.payload_buffer import PayloadBuffer
 from fiveways.wire.packet import Packet
 
 _ID_TAG, _BODY_TAG, _TYPE_TAG, _VALUE_TAG = 0x08, 0x12, 0x0A, 0x12

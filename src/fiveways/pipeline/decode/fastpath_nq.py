@@ -6,11 +6,12 @@ from typing import Final
 import numpy as np
 
 from fiveways.errors import RemoteProtocolError
+from fiveways.pipeline.arrays import BoolArray, Int64Array
 from fiveways.pipeline.decode import nq_rows
 from fiveways.pipeline.decode.cursor import Cursor
 from fiveways.pipeline.decode.decoded_columns import NONE, DecodedColumns, StringTables, map_distinct, method_codes
 from fiveways.pipeline.decode.message_row import MessageRow
-from fiveways.pipeline.decode.payload_buffer import BoolArray, Int64Array, PayloadBuffer
+from fiveways.pipeline.decode.payload_buffer import PayloadBuffer
 from fiveways.protocols.nq import bridge
 from fiveways.protocols.nq.frames import is_name
 from fiveways.wire.packet import Packet

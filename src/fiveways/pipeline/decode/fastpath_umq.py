@@ -11,11 +11,12 @@ import pyarrow.compute as pc
 from fiveways.errors import Reason
 from fiveways.model import names
 from fiveways.model.names import NameStyle
+from fiveways.pipeline.arrays import BoolArray, Int64Array, UInt8Array
 from fiveways.pipeline.decode import message_row, umq_rows
 from fiveways.pipeline.decode.decoded_columns import NONE, DecodedColumns, StringTables, map_distinct, method_codes
 from fiveways.pipeline.decode.json_bodies import valid_json
 from fiveways.pipeline.decode.message_row import STATUS_OF_REASON
-from fiveways.pipeline.decode.payload_buffer import BoolArray, Int64Array, PayloadBuffer, UInt8Array
+from fiveways.pipeline.decode.payload_buffer import PayloadBuffer
 
 _MAX_ID_LENGTH: Final = 255
 _MAX_ID_DIGITS: Final = 12

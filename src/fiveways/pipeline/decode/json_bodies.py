@@ -12,7 +12,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from fiveways.errors import Malformed
-from fiveways.pipeline.decode.payload_buffer import BoolArray, Int64Array, PayloadBuffer
+from fiveways.pipeline.arrays import BoolArray, Int64Array
+from fiveways.pipeline.decode.payload_buffer import PayloadBuffer
 from fiveways.wire import strict_json
 
 GROUP_SIZE: Final = 128

@@ -4,17 +4,11 @@ Positions count from the start of the buffer. Spans are pairs of start and end p
 order of the rows.
 """
 
-from typing import Any
-
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-Int64Array = np.ndarray[tuple[int], np.dtype[np.int64]]
-BoolArray = np.ndarray[tuple[int], np.dtype[np.bool_]]
-Int32Array = np.ndarray[tuple[int], np.dtype[np.int32]]
-UInt8Array = np.ndarray[tuple[int], np.dtype[np.uint8]]
-AnyArray = np.ndarray[tuple[int], np.dtype[Any]]
+from fiveways.pipeline.arrays import BoolArray, Int64Array, UInt8Array
 
 _PADDING = 300
 _NEAR_WINDOW = 32

@@ -7,11 +7,12 @@ missing requests by `silver.orphans`.
 import numpy as np
 import pyarrow as pa
 
+from fiveways.pipeline.arrays import BoolArray, Int64Array
 from fiveways.pipeline.pairing import roles
 from fiveways.pipeline.pairing.call_merging import merge_partial_calls
 from fiveways.pipeline.pairing.calls import build_calls
 from fiveways.pipeline.pairing.grouping import group_by_identifier, group_by_operation
-from fiveways.pipeline.pairing.message_columns import BoolArray, Int64Array, MessageColumns
+from fiveways.pipeline.pairing.message_columns import MessageColumns
 from fiveways.pipeline.pairing.orphans import build_orphans
 from fiveways.pipeline.pairing.row_builder import RowBuilder
 from fiveways.pipeline.pairing.schema import MERGED_CALLS, PARTIAL_CALLS

@@ -12,7 +12,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from fiveways.pipeline.pairing.message_columns import Int64Array
+from fiveways.pipeline.arrays import Int64Array
 
 _OPERATION_SHIFT: Final = 6
 _IDENTIFIER_SHIFT: Final = 8

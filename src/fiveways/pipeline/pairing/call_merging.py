@@ -6,8 +6,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from fiveways.pipeline.arrays import Int64Array
 from fiveways.pipeline.pairing import grouping, roles
-from fiveways.pipeline.pairing.message_columns import Int64Array, MessageColumns
+from fiveways.pipeline.pairing.message_columns import MessageColumns
 from fiveways.pipeline.pairing.row_builder import COUNT_COLUMNS, FIRST_MESSAGE_COLUMNS, POSITION_COLUMNS, RowBuilder
 from fiveways.pipeline.pairing.schema import MERGED_CALLS, MESSAGE_STRUCT
 

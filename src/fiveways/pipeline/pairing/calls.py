@@ -4,9 +4,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from fiveways.pipeline.arrays import BoolArray, Int64Array
 from fiveways.pipeline.arrow_schemas import CALLS
 from fiveways.pipeline.days import utc_dates
-from fiveways.pipeline.pairing.message_columns import BoolArray, DictionaryColumn, Int64Array
+from fiveways.pipeline.pairing.message_columns import DictionaryColumn
 
 _CANCELLED, _UNANSWERED = "cancelled", "unanswered"
 

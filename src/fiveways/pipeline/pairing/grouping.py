@@ -12,8 +12,9 @@ from typing import Final
 import numpy as np
 import pyarrow as pa
 
+from fiveways.pipeline.arrays import BoolArray, Int64Array
 from fiveways.pipeline.pairing import roles
-from fiveways.pipeline.pairing.message_columns import BoolArray, Int64Array, MessageColumns
+from fiveways.pipeline.pairing.message_columns import MessageColumns
 
 NQ: Final = "nq"
 SCOPES: Final = (("session", "session"), ("peer", "peer"), ("channel", "channel"), ("link", "session"))

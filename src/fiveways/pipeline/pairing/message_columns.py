@@ -3,11 +3,9 @@
 from functools import cached_property
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
-Int64Array = npt.NDArray[np.int64]
-BoolArray = npt.NDArray[np.bool_]
+from fiveways.pipeline.arrays import Int64Array
 
 
 class DictionaryColumn:

@@ -5,10 +5,11 @@ from typing import Final
 import numpy as np
 import pyarrow as pa
 
+from fiveways.pipeline.arrays import BoolArray, Int64Array
 from fiveways.pipeline.decode.batches import cast_if_needed
 from fiveways.pipeline.pairing import buckets, grouping, roles
 from fiveways.pipeline.pairing.grouping import GroupedMessages
-from fiveways.pipeline.pairing.message_columns import BoolArray, Int64Array, MessageColumns
+from fiveways.pipeline.pairing.message_columns import MessageColumns
 from fiveways.pipeline.pairing.schema import MERGED_CALLS, MESSAGE_STRUCT, PARTIAL_CALLS
 
 POSITION_COLUMNS: Final = ("at", "seq", "part")

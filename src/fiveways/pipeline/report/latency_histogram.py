@@ -8,10 +8,8 @@ import math
 from typing import Final
 
 import numpy as np
-import numpy.typing as npt
 
-Int64Array = npt.NDArray[np.int64]
-Float64Array = npt.NDArray[np.float64]
+from fiveways.pipeline.arrays import Float64Array, Int64Array
 
 _BINS_PER_OCTAVE: Final = 256
 _BINS: Final = 63 * _BINS_PER_OCTAVE

@@ -11,9 +11,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from fiveways.pipeline.arrays import Int64Array
 from fiveways.pipeline.report.aggregation import aggregate, bucket_indexes, bucket_sums, column_sum, top_rows
 from fiveways.pipeline.report.axes import TimeBuckets, time_buckets
-from fiveways.pipeline.report.latency_histogram import Int64Array, LatencyHistogram, add_estimates
+from fiveways.pipeline.report.latency_histogram import LatencyHistogram, add_estimates
 from fiveways.pipeline.report.table_reader import ReportTables
 from fiveways.pipeline.report.units import MINUTE
 

@@ -6,10 +6,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from fiveways.pipeline.arrays import Int64Array
 from fiveways.pipeline.report import units
 from fiveways.pipeline.report.aggregation import Row, aggregate, top_rows
 from fiveways.pipeline.report.html_tables import MAX_ROWS, details, number_cell, parse_headers, render_table, text_cell
-from fiveways.pipeline.report.latency_histogram import Int64Array
 from fiveways.pipeline.report.layered_graph import Edge, Layer, Node, draw_graph
 from fiveways.pipeline.report.markup import Markup, join
 from fiveways.pipeline.report.overview import Overview
