@@ -56,7 +56,7 @@ class Payload(msgspec.Struct, frozen=True, gc=False):
             return b""
         if isinstance(value, bytes):
             return value
-        raise Unrepresentable(f"a value of type {type(value).__name__} needs a schema")
+        raise Unrepresentable(f"a value of type {type(value).__name__} cannot be sent without a schema")
 
 
 class Text(Payload, frozen=True, gc=False):

@@ -71,7 +71,7 @@ def test_environment_is_not_read(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_unknown_setting_is_refused() -> None:
-    with pytest.raises(SettingsError, match=r"limits\.max_pendings is no setting"):
+    with pytest.raises(SettingsError, match=r"unknown setting limits\.max_pendings"):
         serve(settings={"limits.max_pendings": 9})
 
 
