@@ -18,7 +18,7 @@ COMPILE := $(RUN) uv pip compile --quiet --universal --python-version 3.11 --gen
 	--custom-compile-command 'make lock' $(LOCK_FLAGS) pyproject.toml
 
 .DEFAULT_GOAL := help
-.PHONY: help run serve test programs bare style format types unit coverage fuzz fuzz-hub chaos soak attacks chaos-net bench-codecs bench-hub bench-journal bench-mqtt bench-nq bench-pipeline bench-store docs proto web lowest lock clean
+.PHONY: help run serve test programs bare style format types unit coverage fuzz fuzz-hub chaos soak attacks chaos-net bench-codecs bench-hub bench-journal bench-mqtt bench-nq bench-pipeline bench-store docs images proto web lowest lock clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -98,10 +98,15 @@ bench-pipeline: $(READY) ## the pipeline on 10 million frames: Spark beside Duck
 bench-store: $(READY) ## the durable store beside a bare SQLite loop; FLAGS='--quick'
 	$(RUN) benchmarks.store $(FLAGS)
 
-docs: $(READY) ## rewrite the pages that are made: the configuration and the metrics from the code, the matrix from what happens
+docs: $(READY) ## write the generated pages: configuration, metrics, tables and API from the code, the matrix from a test run
 	$(RUN) fiveways.settings.docs > docs/configuration.md.new && mv docs/configuration.md.new docs/configuration.md
 	$(RUN) fiveways.runtime.metric_families > docs/metrics.md.new && mv docs/metrics.md.new docs/metrics.md
+	$(RUN) fiveways.pipeline.tables > docs/tables.md.new && mv docs/tables.md.new docs/tables.md
+	$(RUN) scripts.api_page > docs/api.md.new && mv docs/api.md.new docs/api.md
 	$(RUN) tests.conformance.bridges.matrix_page > docs/matrix.md.new && mv docs/matrix.md.new docs/matrix.md
+
+images: $(READY) ## take the pictures of the README: the dashboard during the demo, and its report
+	.venv/bin/python scripts/images.py docs/images
 
 proto: $(READY) ## regenerate rpc_pb2.py and rpc_pb2.pyi from rpc.proto
 	$(RUN) grpc_tools.protoc --proto_path=src --descriptor_set_out=.venv/rpc.binpb --mypy_out=quiet:src \
