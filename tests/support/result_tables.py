@@ -1,4 +1,4 @@
-"""Tables in the form that the pipeline writes, with a few rows whose summary is known."""
+"""Tables in the form that the pipeline writes, with a few rows and a known summary."""
 
 import json
 from pathlib import Path

@@ -91,7 +91,7 @@ async def leave(path: Path, writes: str) -> None:
     store = opened(path)
     for number in range(int(writes)):
         assert await written(store, PutJob("q", number, b"1", 0)) == [None]
-    sys.exit("exit")
+    sys.exit("it ends")
 
 
 async def hold(path: Path) -> None:

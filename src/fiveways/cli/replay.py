@@ -132,7 +132,7 @@ def build_report(replayer: Replayer) -> dict[str, object]:
         "differing_sessions": {
             session: dict(counts_by_verdict) for session, counts_by_verdict in stats.sessions.items()
         },
-        "differences": [msgspec.structs.asdict(counts_by_verdict) for counts_by_verdict in stats.differences],
+        "differences": [msgspec.structs.asdict(difference) for difference in stats.differences],
     }
 
 

@@ -4,7 +4,7 @@ from collections.abc import Generator, Iterable
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, Final, cast
 
 from fiveways.app.app import App
 from fiveways.client import handshake, urls
@@ -17,6 +17,10 @@ from fiveways.protocols import registry
 from fiveways.transports.http_client import open_http
 from fiveways.transports.websocket_client import open_websocket
 from fiveways.wire.limits import Limits
+
+_NOT_FOR_BROKERS: Final = (
+    "`token`, `app`, `idle_close` and `name` cannot be used with a broker; it takes `identity` and `secret`"
+)
 
 
 class Connector:
@@ -69,9 +73,7 @@ def connect(  # noqa: PLR0913  all but the first have a default
     show_errors: bool = False,
     name: str | None = None,
 ) -> Connector:
-    """Open a connection to a hub: `async with fiveways.connect(url) as peer:` closes it after use.
-
-    `peer = await fiveways.connect(url)` opens one as well; the program then calls `await peer.close()`.
+    """Open a connection to a hub: `async with fiveways.connect(url) as peer:`, or `await` the result.
 
     Args:
         url: `umq+ws://`, `umq36+ws://`, `lrpm+ws://` (`?encoding=cbor`), `nq+ws://`, `nq+http://` or `nq+zmq://`, then
@@ -79,19 +81,16 @@ def connect(  # noqa: PLR0913  all but the first have a default
             the default path that of the protocol at a hub. `mqtt-rpc+mqtt://` and `mqtt-rpc+mqtts://` connect to an
             MQTT broker and return an `MqttPeer`; `connect_mqtt` does the same with the right static type.
         token: bearer token for authentication; not over ZeroMQ, not for a broker.
-        identity: name for authentication with `secret`, which is never sent; lrpm only. For a broker, the user name.
-        secret: secret of `identity`. For a broker, the password.
+        identity: name for authentication with `secret`; lrpm only. For a broker, the user name.
+        secret: secret of `identity`, which is never sent. For a broker, the password.
         timeout: default timeout of calls and other requests, in seconds.
-        reconnect: open a new connection when one is lost, and restore registrations, subscriptions and variables. Open
-            calls continue over it in nq; in other protocols they raise `CallLost`, or `NotExecuted` if never sent.
-        wait: seconds for which the first connection is retried with `backoff`, for programs that start before their
-            hub. 0 tries once, `math.inf` retries for ever. A refusal of the credentials ends the retries.
-        backoff: limits of the wait before a reconnect, in seconds: the first, which doubles with each attempt, and the
-            last. The actual wait is random, up to that limit.
-        keepalive: seconds of silence after which the client pings the hub. The connection is lost after two pings
-            without a response.
-        idle_close: seconds without traffic after which the client closes its link until it is needed again; nq only.
-            Without it, nq+http closes idle connections after 5 seconds, and other transports keep theirs.
+        reconnect: replace a lost connection, and restore registrations, subscriptions and variables. Open calls
+            continue over it in nq; in other protocols they raise `CallLost`, or `NotExecuted` if never sent.
+        wait: seconds for which the first connection is retried; 0 tries once, `math.inf` retries for ever.
+        backoff: seconds; limits of the random wait before a retry: the first, which doubles each time, and the last.
+        keepalive: seconds of silence before a ping. The connection is lost after two pings without a response.
+        idle_close: seconds without traffic after which the link closes until it is needed again; nq only. Without it,
+            nq+http closes idle connections after 5 seconds, and other transports keep theirs.
         app: an application to serve once connected; not for a broker.
         schema: descriptor set files of the services behind a broker; ignored for a hub.
         limits: size and time limits of this client.
@@ -100,50 +99,33 @@ def connect(  # noqa: PLR0913  all but the first have a default
         name: session name on the dashboard and in `hub.peers`, at most 64 characters; not for a broker.
 
     Raises:
-        BadUrl: the URL is invalid. BadUrl is a `ValueError`.
-        BadCredentials: the protocol does not support these credentials, or they are incomplete. BadCredentials is a
-            `ValueError`.
-        ValueError: `timeout` or `idle_close` is not positive, `idle_close` is used with a protocol other than nq, or
-            `name` is empty, too long or contains control characters.
+        BadUrl: the URL is invalid (a `ValueError`).
+        BadCredentials: the credentials are incomplete, or the protocol does not support them (a `ValueError`).
+        ValueError: `timeout`, `idle_close` or `name` is invalid.
         SchemaError: a file in `schema` cannot be used.
-        Refused: the hub rejects the credentials, or requires some. Refused is a `ConnectionLost`.
+        Refused: the hub rejects the credentials, or requires some (a `ConnectionLost`).
         ConnectionLost: the hub or broker cannot be reached, or the handshake failed.
         CallError: the hub refuses a registration or subscription of `app`.
     """
+    shared: dict[str, Any] = {"timeout": timeout, "reconnect": reconnect, "wait": wait, "keepalive": keepalive}
+    shared |= {"limits": limits, "show_errors": show_errors}
     if urls.is_mqtt(url):
         if token or app is not None or idle_close is not None or name is not None:
-            raise BadCredentials(
-                "`token`, `app`, `idle_close` and `name` cannot be used with a broker; it takes `identity` and `secret`"
-            )
-        options: dict[str, Any] = {
-            "timeout": timeout,
-            "reconnect": reconnect,
-            "wait": wait,
-            "keepalive": keepalive,
-            "limits": limits,
-            "show_errors": show_errors,
-        }
-        return _connect_to_broker(url, identity, secret, schema, options)
+            raise BadCredentials(_NOT_FOR_BROKERS)
+        return _connect_to_broker(url, identity, secret, schema, shared)
+    shared |= {"token": token, "identity": identity, "secret": secret, "idle_close": idle_close}
+    settings = _make_settings(url, backoff, name, shared)
+    return Connector(settings, app, _link_opener(settings))
+
+
+def _make_settings(url: str, backoff: tuple[float, float], name: str | None, options: dict[str, Any]) -> ClientSettings:
     session_name = check_name(name)
     first_wait, longest_wait = backoff
     settings = ClientSettings(
-        urls.parse(url),
-        token=token,
-        identity=identity,
-        secret=secret,
-        timeout=timeout,
-        reconnect=reconnect,
-        first_wait=first_wait,
-        longest_wait=longest_wait,
-        keepalive=keepalive,
-        limits=limits,
-        wait=wait,
-        idle_close=idle_close,
-        show_errors=show_errors,
-        name=session_name,
+        urls.parse(url), first_wait=first_wait, longest_wait=longest_wait, name=session_name, **options
     )
     _check_settings(settings)
-    return Connector(settings, app, _link_opener(settings))
+    return settings
 
 
 def _connect_to_broker(

@@ -32,10 +32,10 @@ class Subscriber:
 
     def __init__(self, spec: ProtocolSpec) -> None:
         self.pair = Pair(spec, LIMITS)
-        self.talk: Conversation = self.pair.ends[Role.SERVER]
-        self.asked: list[hub.Subscribe] = []
+        self.conversation: Conversation = self.pair.ends[Role.SERVER]
+        self.requested: list[hub.Subscribe] = []
         self.granted: list[str] = []
-        self.owed: list[str] = []
+        self.deferred: list[str] = []
         self.count = 0
 
     def do(self, step: str) -> None:
@@ -48,45 +48,45 @@ class Subscriber:
 
     def subscribe(self) -> None:
         received = self.pair.send(Role.CLIENT, hub.Subscribe(f"h{self.count}", PATTERN, f"s{self.count}"))
-        self.asked += [message for message in received if isinstance(message, hub.Subscribe)]
+        self.requested += [message for message in received if isinstance(message, hub.Subscribe)]
 
     def grant(self) -> None:
-        if self.asked:
-            message = self.asked.pop(0)
-            self.talk.send(hub.Result(message.id), 0.0)
+        if self.requested:
+            message = self.requested.pop(0)
+            self.conversation.send(hub.Result(message.id), 0.0)
             self.granted.append(message.subscription)
 
     def deny(self) -> None:
-        if self.asked:
-            self.talk.send(hub.Failure(self.asked.pop(0).id, Reason.DENIED), 0.0)
+        if self.requested:
+            self.conversation.send(hub.Failure(self.requested.pop(0).id, Reason.DENIED), 0.0)
 
     def close_topic(self) -> None:
         if self.granted:
-            self.talk.send(hub.TopicClosed(self.granted.pop()), 0.0)
+            self.conversation.send(hub.TopicClosed(self.granted.pop()), 0.0)
 
     def event(self) -> None:
         if self.granted:
-            self.talk.send(hub.Event(self.granted[-1], ("sensors", "a"), Value(self.count)), 0.0)
+            self.conversation.send(hub.Event(self.granted[-1], ("sensors", "a"), Value(self.count)), 0.0)
 
     def event_with_attachment(self) -> None:
         if self.granted:
             name = f"a{self.count}"
-            self.talk.send(hub.Event(self.granted[-1], ("sensors", "a"), Value(1), (name,)), 0.0)
-            self.owed.append(name)
+            self.conversation.send(hub.Event(self.granted[-1], ("sensors", "a"), Value(1), (name,)), 0.0)
+            self.deferred.append(name)
 
     def event_that_will_not_fit(self) -> None:
         """Send an event that exceeds the limit with its attachment, or with the error that replaces it."""
         if self.granted:
             name = f"a{self.count}"
-            self.talk.send(hub.Event(self.granted[-1], ("sensors", "a"), Value("x" * 150), (name,)), 0.0)
-            self.talk.send(hub.Attachment(name, error="e" * 60), 0.0)
+            self.conversation.send(hub.Event(self.granted[-1], ("sensors", "a"), Value("x" * 150), (name,)), 0.0)
+            self.conversation.send(hub.Attachment(name, error="e" * 60), 0.0)
 
     def attachment(self) -> None:
-        if self.owed:
-            self.talk.send(hub.Attachment(self.owed.pop(0), b"late"), 0.0)
+        if self.deferred:
+            self.conversation.send(hub.Attachment(self.deferred.pop(0), b"late"), 0.0)
 
     def goodbye(self) -> None:
-        self.talk.send(hub.Goodbye(), 0.0)
+        self.conversation.send(hub.Goodbye(), 0.0)
 
 
 SEGMENTS = (
@@ -142,7 +142,7 @@ def common(conversation: Conversation, event: hub.Event) -> Packet | None:
 
 
 def has_shared_frame(subscriber: Subscriber, name: str) -> bool:
-    return common(subscriber.talk, hub.Event(name, ("sensors", "a"), Value(1))) is not None
+    return common(subscriber.conversation, hub.Event(name, ("sensors", "a"), Value(1))) is not None
 
 
 @with_topics
@@ -158,13 +158,13 @@ def test_shared_frame_equals_sent_bytes_after_any_history(spec: ProtocolSpec, da
     body, envelope = data.draw(bodies()), data.draw(st.booleans())
     for name in NAMES:
         event = hub.Event(name, tuple(segments), body, publication=publication, envelope=envelope)
-        shared = [common(item.talk, event) for item in subscribers]
+        shared = [common(item.conversation, event) for item in subscribers]
         if None in shared:
             continue
         assert shared[0] == shared[1]
-        assert [sent_packets(item.talk, event) for item in subscribers] == [[packet] for packet in shared]
+        assert [sent_packets(item.conversation, event) for item in subscribers] == [[packet] for packet in shared]
         # No other state has changed: the next event can be shared too.
-        assert [common(item.talk, event) for item in subscribers] == shared
+        assert [common(item.conversation, event) for item in subscribers] == shared
 
 
 @with_topics
@@ -194,9 +194,9 @@ def test_subscriber_with_missed_events_has_no_shared_frame(name: str) -> None:
     assert has_shared_frame(plain, subscription)
     assert not has_shared_frame(missing, subscription)
     event = hub.Event(subscription, ("sensors", "a"), Value(1))
-    assert sent_packets(plain.talk, event) != sent_packets(missing.talk, event)
+    assert sent_packets(plain.conversation, event) != sent_packets(missing.conversation, event)
     assert has_shared_frame(missing, subscription)
-    assert sent_packets(plain.talk, event) == sent_packets(missing.talk, event)
+    assert sent_packets(plain.conversation, event) == sent_packets(missing.conversation, event)
 
 
 @pytest.mark.parametrize("name", ["lrpm-json", "lrpm-cbor"])
@@ -208,7 +208,7 @@ def test_event_behind_a_deferred_one_has_no_shared_frame(name: str) -> None:
     waiting.do("event_with_attachment")
     assert not has_shared_frame(waiting, subscription)
     assert has_shared_frame(waiting, other)
-    assert sent_packets(waiting.talk, hub.Event(subscription, ("sensors", "a"), Value(1))) == []
+    assert sent_packets(waiting.conversation, hub.Event(subscription, ("sensors", "a"), Value(1))) == []
     waiting.do("attachment")
     assert has_shared_frame(waiting, subscription)
 
@@ -223,7 +223,7 @@ def test_update_is_shared_while_attachments_are_pending(name: str) -> None:
     (subscription,) = waiting.granted
     assert has_shared_frame(waiting, subscription)
     event = hub.Event(subscription, ("sensors", "a"), Value(1))
-    assert sent_packets(waiting.talk, event) == sent_packets(plain.talk, event)
+    assert sent_packets(waiting.conversation, event) == sent_packets(plain.conversation, event)
 
 
 def test_protocol_without_events_has_no_shared_frame() -> None:

@@ -256,7 +256,7 @@ async def test_job_of_a_lost_connection_is_redelivered() -> None:
 
 def _warnings(caplog: pytest.LogCaptureFixture) -> list[str]:
     texts = [each.getMessage() for each in caplog.records if each.levelno >= logging.WARNING]
-    return [each for each in texts if each.startswith("worker jobs")]
+    return [text for text in texts if "worker=worker jobs" in text]
 
 
 @waiting

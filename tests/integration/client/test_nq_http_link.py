@@ -143,7 +143,7 @@ async def test_lost_keepalive_connection_is_replaced() -> None:
             r"no Fiveways hub \(404 for /nq\)$",
         ),
         ([http_response(b"", "503 Service Unavailable")], "refused: 503"),
-        ([b"SSH-2.0-OpenSSH_9.0\r\n"], "no HTTP"),
+        ([b"SSH-2.0-OpenSSH_9.0\r\n"], "invalid HTTP response"),
         ([None, None], "closed the connection"),
         ([b"HTTP/1.1 200 OK\r\nContent-Le"], "did not answer within 1.5 seconds"),
     ],

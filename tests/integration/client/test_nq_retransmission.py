@@ -128,7 +128,7 @@ async def test_stream_of_a_restarted_hub_is_cancelled() -> None:
         session.drop()
         following = await raw.next()
         following.say({"a": "run2-1", "i": r, "d": "z", "n": 1})
-        with pytest.raises(CallLost, match="1 part of it had come"):
+        with pytest.raises(CallLost, match="1 part of it arrived"):
             await anext(parts)
         error = {"type": "local", "fatal": True, "err": "cancelled"}
         while {"i": "run2-1", "e": error} not in await following.heard():

@@ -261,7 +261,7 @@ async def test_note_that_cannot_be_decoded_is_skipped(caplog: pytest.LogCaptureF
         session.say(Progress(asked.id, Json(b'{"$base91": "~"}')), note(asked, 1), Result(asked.id))
         await call
         assert [each.value async for each in call.progress()] == [1]
-    assert "cannot be read" in caplog.text
+    assert "cannot be decoded" in caplog.text
 
 
 def naming(_: ScriptedSession, message: object) -> bool:

@@ -146,7 +146,7 @@ def test_function_in_a_thread_may_use_its_own_client(place: Place) -> None:
         peer.register("sync.twice", twice)
         assert peer.call("sync.twice", [21]) == 42
         peer.register("sync.wrong", wrong)
-        with pytest.raises(CallFailed, match="await its verbs"):
+        with pytest.raises(CallFailed, match="await its methods"):
             peer.call("sync.wrong")
 
 

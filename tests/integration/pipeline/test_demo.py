@@ -82,7 +82,7 @@ def test_killed_demo_leaves_no_java_process(tmp_path: Path) -> None:
 
 def test_dead_spark_is_reported_and_other_results_remain(tmp_path: Path) -> None:
     with demo_process.under_way("--seconds", "4", folder=tmp_path / "demo") as (process, mark):
-        demo_process.until(process, "the first call was answered")
+        demo_process.until(process, "the first response arrived")
         demo_process.kill(mark, "fiveways.demo.spark_worker")
         out, err = process.communicate(timeout=demo_process.PATIENCE)
         assert (process.returncode, err) == (1, "")

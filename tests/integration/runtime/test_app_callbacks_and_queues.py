@@ -138,10 +138,10 @@ def test_callback_and_pull_of_an_app_without_a_receiver_are_refused() -> None:
             peer = await place.umq()
             for number, (method, argument) in enumerate(
                 [
-                    ("no_token", {"given": {"id": "nobody"}}),
-                    ("no_token", {"given": "nobody"}),
-                    ("no_pull", {"given": {"queue": "jobs", "callback": "nobody"}}),
-                    ("no_pull", {"given": ["jobs", "nobody"]}),
+                    ("no_token", {"argument": {"id": "nobody"}}),
+                    ("no_token", {"argument": "nobody"}),
+                    ("no_pull", {"argument": {"queue": "jobs", "callback": "nobody"}}),
+                    ("no_pull", {"argument": ["jobs", "nobody"]}),
                 ]
             ):
                 peer.text(f"M{number}\nwork:{method}\n{json.dumps(argument)}")

@@ -113,7 +113,7 @@ def test_app_calls_a_callback_of_its_caller_once(protocol: str) -> None:
 
             token = await peer.callback(then)
             assert await peer.call("caller.back", [token, 41]) == 42
-            with pytest.raises(CallFailed, match="it was called before"):
+            with pytest.raises(CallFailed, match="the callback was called already"):
                 await peer.call("caller.back", [token, 41])
 
     asyncio.run(check())

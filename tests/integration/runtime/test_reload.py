@@ -65,5 +65,5 @@ def test_reloadable_section_gives_no_warning(part: object, caplog: pytest.LogCap
 
 
 def test_docs_name_the_reloadable_sections() -> None:
-    sentence = render_page().partition("if the new settings are bad; ")[2].partition(" hold at once")[0]
+    sentence = render_page().partition(" Changes in")[2].partition(" take effect at once")[0]
     assert set(re.findall(r"`\[(\w+)\]`", sentence)) == server._RELOADABLE_SECTIONS

@@ -124,7 +124,7 @@ async def test_refusal_has_the_text_of_the_hub(protocol: str) -> None:
 async def test_error_of_an_unreachable_hub_has_its_url() -> None:
     hub = ScriptedHub()
     hub.is_up = False
-    with pytest.raises(ConnectionLost, match=r"lrpm\+ws://hub: nobody listens"):
+    with pytest.raises(ConnectionLost, match=r"lrpm\+ws://hub: connection refused"):
         await hub.connecting()
 
 

@@ -27,7 +27,7 @@ MOOD = st.one_of(st.integers(0, 2), INT32)
 DOUBLE = st.floats(allow_nan=False)
 FLOAT = st.floats(width=32, allow_nan=False)
 NANOS = st.integers(0, 999_999_999)
-INNER = st.builds(pb.Everything.Inner, message=TEXT, big=INT64)
+INNER = st.builds(pb.Everything.Inner, word=TEXT, big=INT64)
 JSON: st.SearchStrategy[Any] = st.recursive(
     st.one_of(st.none(), st.booleans(), st.floats(allow_nan=False, allow_infinity=False), TEXT),
     lambda inner: st.one_of(st.lists(inner, max_size=3), st.dictionaries(TEXT, inner, max_size=3)),

@@ -32,7 +32,7 @@ class World:
         self._coming: list[tuple[float, int, Callable[[], None]]] = []
         self._count = 0
 
-    def later(self, wait: float, happen: Callable[[], None]) -> None:
+    def schedule(self, wait: float, happen: Callable[[], None]) -> None:
         self._count += 1
         heapq.heappush(self._coming, (self.now + wait, self._count, happen))
 
@@ -67,19 +67,19 @@ class Link:
             return
         for _ in range(2 if chance() < self._loss else 1):
             late = self._random.uniform(0, 20) if chance() < self._loss else 0.0
-            self._world.later(0.05 + late, arrive)
+            self._world.schedule(0.05 + late, arrive)
 
     def cut(self) -> None:
         """Drop all packets in flight."""
         self._epoch += 1
 
 
-class Asked:
+class OutgoingCall:
     """A call and its outcome."""
 
     def __init__(self, method: str, argument: object) -> None:
         self.method = method
-        self.given = argument
+        self.argument = argument
         self.accepted = 0
         self.elements: list[object] = []
         self.ends: list[object] = []
@@ -94,10 +94,10 @@ class End:
         self.random = random
         role = Role.SERVER if name == "server" else Role.CLIENT
         self.setup = ConversationSetup(name, role, Random(random.random()), options=options)
-        self.talk = NqConversation(self.setup)
+        self.conversation = NqConversation(self.setup)
         self.link: Link
         self.other: End
-        self.asked: dict[str, Asked] = {}
+        self.calls: dict[str, OutgoingCall] = {}
         self.runs: Counter[str] = Counter()
         self.open: dict[str, list[object]] = {}
         self.strays = 0
@@ -108,37 +108,37 @@ class End:
     # Transport.
 
     def flush(self) -> None:
-        for packet in self.talk.take_packets():
+        for packet in self.conversation.take_packets():
             self.link.carry(packet, self.other.receive)
 
     def receive(self, packet: Packet) -> None:
-        self.hear(self.talk.receive(packet, self.world.now))
+        self.handle(self.conversation.receive(packet, self.world.now))
         self.flush()
 
     def wake(self) -> None:
-        self.hear(self.talk.wake(self.world.now))
+        self.handle(self.conversation.wake(self.world.now))
         self.flush()
 
-    def say(self, message: hub.HubMessage) -> None:
-        self.talk.send(message, self.world.now)
+    def send(self, message: hub.HubMessage) -> None:
+        self.conversation.send(message, self.world.now)
         self.flush()
 
     def restart(self) -> None:
-        saved = json.loads(json.dumps(self.talk.export(unaccepted=True)))
-        self.talk = NqConversation.restore(self.setup, saved, self.world.now)
+        saved = json.loads(json.dumps(self.conversation.export(unaccepted=True)))
+        self.conversation = NqConversation.restore(self.setup, saved, self.world.now)
         self.flush()
 
     def relink(self) -> None:
         self.link.cut()
         self.other.link.cut()
-        self.talk.reconnect(self.world.now)
-        self.other.talk.reconnect(self.world.now)
+        self.conversation.reconnect(self.world.now)
+        self.other.conversation.reconnect(self.world.now)
         self.flush()
         self.other.flush()
 
     # The hub.
 
-    def hear(self, messages: object) -> None:
+    def handle(self, messages: object) -> None:
         for message in messages:  # type: ignore[attr-defined]
             match message:
                 case hub.Call():
@@ -146,24 +146,24 @@ class End:
                     self.open[message.id] = [message.body.value()]
                     self.serve(message)
                 case hub.Part():
-                    self.hear_part(message)
+                    self.handle_part(message)
                 case hub.Cancel():
                     self.end(message.id, hub.Failure(message.id, Reason.CANCELLED))
                 case hub.Accepted():
-                    self.asked[message.id].accepted += 1
+                    self.calls[message.id].accepted += 1
                 case hub.Result():
-                    request = self.asked[message.id]
+                    request = self.calls[message.id]
                     if message.body is not None:
                         request.elements.append(message.body.value())
                     if message.last:
                         request.ends.append("result")
                 case hub.Failure():
-                    self.asked[message.id].ends.append(message.reason)
+                    self.calls[message.id].ends.append(message.reason)
                 case hub.Stray():
                     self.strays += 1
                 case hub.Subscribe():
                     self.topics.append(message.subscription)
-                    self.say(hub.Result(message.id))
+                    self.send(hub.Result(message.id))
                 case hub.Event():
                     assert message.topic == ("ticks", "all of them")
                     self.ticks.append(message.body.value())
@@ -173,10 +173,10 @@ class End:
                     raise AssertionError(message)
 
     def serve(self, call: hub.Call) -> None:
-        later, uniform = self.world.later, self.random.uniform
+        later, uniform = self.world.schedule, self.random.uniform
         later(
             uniform(0, self.slowest_acceptance),
-            lambda: self.say(hub.Accepted(call.id)) if call.id in self.open else None,
+            lambda: self.send(hub.Accepted(call.id)) if call.id in self.open else None,
         )
         if call.method == "echo":
             later(uniform(3, 30), lambda: self.end(call.id, hub.Result(call.id, call.body)))
@@ -191,7 +191,7 @@ class End:
 
     def note(self, call_id: str, wait: float) -> None:
         if call_id in self.open:
-            self.say(hub.Progress(call_id, text="{1} s so far", args=(str(wait),)))
+            self.send(hub.Progress(call_id, text="{1} s so far", args=(str(wait),)))
 
     def count(self, call_id: str, number: int, end: object) -> None:
         if call_id not in self.open:
@@ -207,58 +207,58 @@ class End:
             if number == end and number % 2:
                 self.end(call_id, hub.Result(call_id, Value(number), stream=True, last=True))
             else:
-                self.say(hub.Result(call_id, Value(number), stream=True, last=False))
+                self.send(hub.Result(call_id, Value(number), stream=True, last=False))
                 self.count(call_id, number + 1, end)
 
-        self.world.later(3.5 + wait if number == 1 else wait, go_on)
+        self.world.schedule(3.5 + wait if number == 1 else wait, go_on)
 
-    def hear_part(self, part: hub.Part) -> None:
+    def handle_part(self, part: hub.Part) -> None:
         value = self.open[part.id]
         if part.body is not None:
             value.append(part.body.value())
         if part.last:
-            self.world.later(4, lambda: self.end(part.id, hub.Result(part.id, Value(value))))
+            self.world.schedule(4, lambda: self.end(part.id, hub.Result(part.id, Value(value))))
 
     def end(self, call_id: str, message: hub.HubMessage) -> None:
         if self.open.pop(call_id, None) is not None:
-            self.say(message)
+            self.send(message)
 
     def tick(self, number: int) -> None:
         for topic in self.topics:
-            self.say(hub.Event(topic, ("ticks", "all of them"), Value(number)))
+            self.send(hub.Event(topic, ("ticks", "all of them"), Value(number)))
 
     # The user.
 
     def subscribe(self) -> None:
-        self.asked["subscribe"] = Asked("subscribe", None)
-        self.say(hub.Subscribe("subscribe", parse_pattern("ticks.*", UMQ), "ticks"))
+        self.calls["subscribe"] = OutgoingCall("subscribe", None)
+        self.send(hub.Subscribe("subscribe", parse_pattern("ticks.*", UMQ), "ticks"))
 
     def ask(self, number: int) -> None:
         call_id = f"{self.setup.peer}-{number}"
         method = self.random.choice(["echo", "echo", "fail", "report", "count", "sum"])
         value: object = self.random.randrange(150) if method == "count" else f"{call_id} ďábel"
-        request = self.asked[call_id] = Asked(method, value)
+        request = self.calls[call_id] = OutgoingCall(method, value)
         if method == "sum":
-            request.given = [f"{call_id}.{part}" for part in range(self.random.randrange(1, 100))]
-            self.say(hub.Call(call_id, method, Value(request.given[0]), more=True))
-            for part in request.given[1:]:
-                self.say(hub.Part(call_id, Value(part)))
-            self.say(hub.Part(call_id, last=True))
+            request.argument = [f"{call_id}.{part}" for part in range(self.random.randrange(1, 100))]
+            self.send(hub.Call(call_id, method, Value(request.argument[0]), more=True))
+            for part in request.argument[1:]:
+                self.send(hub.Part(call_id, Value(part)))
+            self.send(hub.Part(call_id, last=True))
         else:
-            self.say(hub.Call(call_id, method, Json(json.dumps(value).encode())))
+            self.send(hub.Call(call_id, method, Json(json.dumps(value).encode())))
         if self.random.random() < 0.1:
-            self.world.later(self.random.uniform(0, 40), lambda: self.cancel(call_id))
+            self.world.schedule(self.random.uniform(0, 40), lambda: self.cancel(call_id))
 
     def cancel(self, call_id: str) -> None:
-        if not self.asked[call_id].ends:
-            self.asked[call_id].cancelled = True
-            self.say(hub.Cancel(call_id))
+        if not self.calls[call_id].ends:
+            self.calls[call_id].cancelled = True
+            self.send(hub.Cancel(call_id))
 
     def is_done(self) -> bool:
-        return all(request.ends or request.cancelled for request in self.asked.values())
+        return all(request.ends or request.cancelled for request in self.calls.values())
 
 
-class Fetched(End):
+class PollingEnd(End):
     """An end that can only send in response to received packets, as over HTTP."""
 
     def flush(self) -> None:
@@ -269,16 +269,16 @@ class Fetched(End):
         super().flush()
 
 
-def fetch(client: End, until: float) -> None:
+def poll_peer(client: End, until: float) -> None:
     """Poll every two seconds."""
     client.link.carry(Packet(b"[]"), client.other.receive)
     if client.world.now < until:
-        client.world.later(2, lambda: fetch(client, until))
+        client.world.schedule(2, lambda: poll_peer(client, until))
 
 
 def pair(world: World, seed: int, loss: float, **options: object) -> tuple[End, End]:
     random = Random(seed)
-    kind = Fetched if options.get("simplex") else End
+    kind = PollingEnd if options.get("simplex") else End
     client, server = End(world, random, "client", options), kind(world, random, "server", options)
     client.other, server.other = server, client
     client.link, server.link = Link(world, random, loss), Link(world, random, loss)
@@ -288,7 +288,7 @@ def pair(world: World, seed: int, loss: float, **options: object) -> tuple[End, 
 def run(world: World, ends: tuple[End, End]) -> None:
     """Process events until only the expiry of tombstones is left."""
     while True:
-        due = [(end.talk.deadline(), end) for end in ends]
+        due = [(end.conversation.deadline(), end) for end in ends]
         at, end = min(((at, end) for at, end in due if at is not None), default=(END_OF_TIME, None), key=lambda x: x[0])
         if world.next_at() <= at and world.next_at() < END_OF_TIME:
             world.happen()
@@ -300,7 +300,7 @@ def run(world: World, ends: tuple[End, End]) -> None:
 
 
 def check(end: End) -> None:
-    for request in end.asked.values():
+    for request in end.calls.values():
         if request.cancelled:
             assert request.ends == [], "a cancelled call was answered"
             continue
@@ -310,16 +310,16 @@ def check(end: End) -> None:
             continue
         assert request.ends == ["result"], f"{request.method} ended {len(request.ends)} times"
         if request.method == "count":
-            assert request.elements == list(range(1, int(str(request.given)) + 1))
+            assert request.elements == list(range(1, int(str(request.argument)) + 1))
         else:
-            assert request.elements == [request.given]
+            assert request.elements == [request.argument]
     assert max(end.runs.values()) == 1, "a request was run twice"
     assert end.open == {}
     assert end.strays == 0
 
 
 def check_no_state_is_left(end: End, now: float) -> None:
-    conversation = end.talk
+    conversation = end.conversation
     conversation.wake(now + conversation._shared.options.duplicate_window + 1)
     assert conversation.deadline() is None
     assert [
@@ -345,14 +345,14 @@ def test_each_request_ends_once_over_a_lossy_connection(seed: int) -> None:
     random = Random(seed)
     for end in ends:
         for number in range(CALLS):
-            world.later(random.uniform(0, 300), lambda end=end, number=number: end.ask(number))  # type: ignore[misc]
+            world.schedule(random.uniform(0, 300), lambda end=end, number=number: end.ask(number))  # type: ignore[misc]
     for _ in range(12):
-        world.later(random.uniform(0, 600), random.choice(ends).restart)
-        world.later(random.uniform(0, 600), random.choice(ends).relink)
+        world.schedule(random.uniform(0, 600), random.choice(ends).restart)
+        world.schedule(random.uniform(0, 600), random.choice(ends).relink)
     client, server = ends
     client.subscribe()
     for number in range(CALLS):
-        world.later(200 + number, lambda number=number: server.tick(number))  # type: ignore[misc]
+        world.schedule(200 + number, lambda number=number: server.tick(number))  # type: ignore[misc]
     run(world, ends)
     assert all(end.is_done() for end in ends)
     assert sorted(client.ticks) == list(range(CALLS))  # type: ignore[type-var]
@@ -369,7 +369,7 @@ def test_nothing_is_retransmitted_over_a_good_connection() -> None:
         end.slowest_acceptance = 0.5
     for number in range(CALLS):
         for end in ends:
-            world.later(number / 10, lambda end=end, number=number: end.ask(number))  # type: ignore[misc]
+            world.schedule(number / 10, lambda end=end, number=number: end.ask(number))  # type: ignore[misc]
     run(world, ends)
     for end in ends:
         check(end)
@@ -382,10 +382,10 @@ def test_each_request_ends_once_with_a_polling_end(seed: int) -> None:
     world = World()
     ends = pair(world, seed, loss=0.3, simplex=True)
     random = Random(seed)
-    fetch(ends[0], 3000)
+    poll_peer(ends[0], 3000)
     for end in ends:
         for number in range(CALLS):
-            world.later(random.uniform(0, 300), lambda end=end, number=number: end.ask(number))  # type: ignore[misc]
+            world.schedule(random.uniform(0, 300), lambda end=end, number=number: end.ask(number))  # type: ignore[misc]
     run(world, ends)
     assert all(end.is_done() for end in ends)
     for end in ends:
