@@ -1,10 +1,9 @@
 """Hubs that are connected to a broker, and clients of this broker."""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager, suppress
 from dataclasses import replace
-from functools import wraps
 from typing import ParamSpec
 
 from fiveways.app import App
@@ -13,21 +12,12 @@ from fiveways.settings.sections import BridgeDirection, MqttSettings, Secret, Se
 from tests.support.broker_processes import RunningBroker
 from tests.support.compiled_schema import greeter
 from tests.support.raw_peers import PATIENCE, Place, hub, settings
+from tests.support.waiting import until
 
 P = ParamSpec("P")
 
 
-def bounded(test: Callable[P, object]) -> Callable[P, None]:
-    """Run a coroutine as a test, with a timeout."""
-
-    @wraps(test)
-    def run(*args: P.args, **kwargs: P.kwargs) -> None:
-        asyncio.run(asyncio.wait_for(test(*args, **kwargs), 3 * PATIENCE))  # type: ignore[arg-type]
-
-    return run
-
-
-def given(
+def broker_settings(
     broker: RunningBroker,
     *,
     services: Mapping[str, str] | None = None,
@@ -49,14 +39,16 @@ def given(
 
 
 @asynccontextmanager
-async def at(broker: RunningBroker, app: App | None = None, **mqtt_settings: Mapping[str, str]) -> AsyncIterator[Place]:
+async def hub_at(
+    broker: RunningBroker, app: App | None = None, **mqtt_settings: Mapping[str, str]
+) -> AsyncIterator[Place]:
     """Start a hub that is connected to a broker and owns its topics."""
-    async with hub(given(broker, **mqtt_settings), app) as place:  # type: ignore[arg-type]
-        await until(lambda: is_linked(place))
+    async with hub(broker_settings(broker, **mqtt_settings), app) as place:  # type: ignore[arg-type]
+        await until(lambda: is_ready(place))
         yield place
 
 
-def is_linked(place: Place) -> bool:
+def is_ready(place: Place) -> bool:
     """Return whether a hub has subscribed to all topics that it owns."""
     peer = place.server._mqtt._peer if place.server._mqtt is not None else None
     ownership = peer._ownership if peer is not None else None
@@ -65,20 +57,14 @@ def is_linked(place: Place) -> bool:
     )
 
 
-def linked_to(broker: RunningBroker) -> MqttConnector:
+def client_of(broker: RunningBroker) -> MqttConnector:
     """Return a client of the broker, with the schema of the tests."""
     certificate = broker.wanted.certificate
     trust = certificate.context() if certificate else None
     return connect_mqtt(broker.url, schema=[greeter().path], timeout=PATIENCE, ssl_context=trust)
 
 
-async def until(is_so: Callable[[], bool]) -> None:
-    """Wait for a condition; the test has a timeout."""
-    while not is_so():  # noqa: ASYNC110
-        await asyncio.sleep(0.01)
-
-
-async def retained(peer: MqttPeer, pattern: str) -> object:
+async def wait_for_retained(peer: MqttPeer, pattern: str) -> object:
     """Return the retained value of a topic, once a new subscriber gets it.
 
     nats-server acknowledges a retained message before it stores it.

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.support.command_output import Said
+from tests.support.command_output import CommandRunner
 
 
 @pytest.fixture(autouse=True)
@@ -22,5 +22,5 @@ def clean(monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPathFact
 
 
 @pytest.fixture
-def said(capfd: pytest.CaptureFixture[str]) -> Said:
-    return Said(capfd)
+def said(capfd: pytest.CaptureFixture[str]) -> CommandRunner:
+    return CommandRunner(capfd)

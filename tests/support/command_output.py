@@ -5,7 +5,7 @@ import pytest
 from fiveways.cli import main
 
 
-class Said:
+class CommandRunner:
     """Runs a command in this process, which is faster than a new process; stderr is in `err`."""
 
     def __init__(self, capfd: pytest.CaptureFixture[str]) -> None:

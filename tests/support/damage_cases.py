@@ -22,7 +22,7 @@ from fiveways.model.store_changes import (
     PutTombstone,
     StoreChange,
 )
-from tests.support.store_helpers import LATER, keep, opened, written
+from tests.support.store_helpers import LATER, open_store, write, write_and_close
 
 HEADER, FRAME = 32, 4096 + 24
 """Sizes of the header and of a frame of a WAL in bytes."""
@@ -51,11 +51,11 @@ def records(start: int) -> list[list[StoreChange]]:
 
 async def fill(path: Path, ending: str) -> None:
     """Fill a store in two runs; the second one is closed or killed."""
-    await keep(path, *(record for commit in records(0) for record in commit))
+    await write_and_close(path, *(record for commit in records(0) for record in commit))
     shutil.copyfile(path, older(path))
-    store = opened(path)
+    store = open_store(path)
     for commit in records(HALF):
-        assert not any(await written(store, *commit))
+        assert not any(await write(store, *commit))
     if ending == "closed":
         store.close()
         return
@@ -89,12 +89,12 @@ def cut(suffix: str, size: float, by: int = 0) -> Damage:
     return damage
 
 
-def cut_frames(keep: Callable[[int], int]) -> Damage:
+def cut_frames(write_and_close: Callable[[int], int]) -> Damage:
     """Truncate the WAL at the end of a frame."""
 
     def damage(path: Path) -> None:
         file = beside(path, "wal")
-        os.truncate(file, HEADER + FRAME * keep((file.stat().st_size - HEADER) // FRAME))
+        os.truncate(file, HEADER + FRAME * write_and_close((file.stat().st_size - HEADER) // FRAME))
 
     return damage
 

@@ -25,7 +25,7 @@ QUICK = ("--plain", "--port", "0")
 
 
 @dataclass(frozen=True)
-class Ended:
+class DemoResult:
     """The result of a demo run."""
 
     code: int
@@ -69,18 +69,18 @@ def demo(*arguments: str, folder: Path, **variables: str) -> tuple["subprocess.P
     return hubs.start("demo", *QUICK, "--directory", str(folder), *arguments, **{MARK: mark}, **variables), mark
 
 
-def performed(*arguments: str, folder: Path, **variables: str) -> Ended:
+def run_demo(*arguments: str, folder: Path, **variables: str) -> DemoResult:
     """Run the demo until it exits."""
     process, mark = demo(*arguments, folder=folder, **variables)
     try:
         out, err = process.communicate(timeout=PATIENCE)
     finally:
         process.kill()
-    return Ended(process.returncode, out, err, folder, mark)
+    return DemoResult(process.returncode, out, err, folder, mark)
 
 
 @contextmanager
-def under_way(*arguments: str, folder: Path, **variables: str) -> Iterator[tuple["subprocess.Popen[str]", str]]:
+def running_demo(*arguments: str, folder: Path, **variables: str) -> Iterator[tuple["subprocess.Popen[str]", str]]:
     """Run the demo, and kill it at the end if it still runs."""
     process, mark = demo(*arguments, folder=folder, **variables)
     try:
@@ -90,7 +90,7 @@ def under_way(*arguments: str, folder: Path, **variables: str) -> Iterator[tuple
         process.communicate(timeout=PATIENCE)
 
 
-def until(process: "subprocess.Popen[str]", words: str) -> str:
+def read_until(process: "subprocess.Popen[str]", words: str) -> str:
     """Read the output until some words appear; return it."""
     assert process.stdout is not None
     output = ""
@@ -125,7 +125,7 @@ def all_gone(mark: str) -> bool:
     return False
 
 
-def journaled(journal: Path) -> Counter[tuple[str, str]]:
+def journaled_calls(journal: Path) -> Counter[tuple[str, str]]:
     """Return the numbers of calls per pair of protocols in the journal; both legs of a call share an operation.
 
     Where there is only one leg, the method name gives the callee: a plain ZeroMQ program has no session, and an NQ call

@@ -15,7 +15,7 @@ BEGAN = 1_767_225_600_000_000_000
 STEP = 1_000_000
 
 
-class Story:
+class JournalBuilder:
     """The records of one run."""
 
     def __init__(self, run: str = RUN, at: int = BEGAN) -> None:
@@ -24,11 +24,13 @@ class Story:
         self._rows: list[dict[str, object]] = []
         self._written = 0
 
-    def heard(self, session: str, protocol: str, payload: bytes | None, op: str | None = None, **more: object) -> Self:
+    def received(
+        self, session: str, protocol: str, payload: bytes | None, op: str | None = None, **more: object
+    ) -> Self:
         """Add a received frame."""
         return self._add(session, protocol, "in", payload, op, more)
 
-    def said(self, session: str, protocol: str, payload: bytes | None, op: str | None = None, **more: object) -> Self:
+    def sent(self, session: str, protocol: str, payload: bytes | None, op: str | None = None, **more: object) -> Self:
         """Add a sent frame."""
         return self._add(session, protocol, "out", payload, op, more)
 
@@ -83,20 +85,20 @@ class Story:
         return directory
 
 
-def a_day_at_the_hub(run: str = RUN, at: int = BEGAN) -> Story:
+def a_day_at_the_hub(run: str = RUN, at: int = BEGAN) -> JournalBuilder:
     """Return a call across two protocols, a failed one, a batch, a publication, and marks."""
-    story = Story(run, at)
-    story.mark("caller", "umq", "open").heard("caller", "umq", b"H1\n***").said("caller", "umq", b"W1\n***")
-    story.heard("caller", "umq", b"M1\nmath:add\n[2,3]", "7")
-    story.said("callee", "lrpm-json", b'[40,9,"math.add",[2,3],{}]', "7").wait(7)
-    story.heard("callee", "lrpm-json", b"[41,9,5,{}]", "7").said("caller", "umq", b"R1\n5", "7")
-    story.heard("caller", "umq", b"M2\nmath:sub\n[2,3]").said("caller", "umq", b"!2\n7 No such method")
-    story.heard("q.1", "nq", b'[{"t":"math-add","r":"k1","d":[1,1]},{"i":"b1"}]', "n8 -", peer="q")
-    story.said("q.1", "nq", b'{"a":"b2","i":"k1","d":2}', "n8", peer="q")
-    story.heard("caller", "umq", b"M3\nhub:publish\nnews\nhello", "p1")
-    story.said("first", "umq36", b"T1:hello", "p1").said("second", "lrpm-json", b'[60,1,4,"hello",{}]', "p1")
+    story = JournalBuilder(run, at)
+    story.mark("caller", "umq", "open").received("caller", "umq", b"H1\n***").sent("caller", "umq", b"W1\n***")
+    story.received("caller", "umq", b"M1\nmath:add\n[2,3]", "7")
+    story.sent("callee", "lrpm-json", b'[40,9,"math.add",[2,3],{}]', "7").wait(7)
+    story.received("callee", "lrpm-json", b"[41,9,5,{}]", "7").sent("caller", "umq", b"R1\n5", "7")
+    story.received("caller", "umq", b"M2\nmath:sub\n[2,3]").sent("caller", "umq", b"!2\n7 No such method")
+    story.received("q.1", "nq", b'[{"t":"math-add","r":"k1","d":[1,1]},{"i":"b1"}]', "n8 -", peer="q")
+    story.sent("q.1", "nq", b'{"a":"b2","i":"k1","d":2}', "n8", peer="q")
+    story.received("caller", "umq", b"M3\nhub:publish\nnews\nhello", "p1")
+    story.sent("first", "umq36", b"T1:hello", "p1").sent("second", "lrpm-json", b'[60,1,4,"hello",{}]', "p1")
     story.mark("third", "umq", "drop", "p1", reason="the peer reads too slowly", channel="news")
-    story.said("caller", "umq", b"R3\n1", "p1")
-    story.heard("foe", "umq", b"M4\n\x1b[2Jboo\n\xe2\x80\xae\x07").heard("foe", "lrpm-json", b"\xff\x00{")
+    story.sent("caller", "umq", b"R3\n1", "p1")
+    story.received("foe", "umq", b"M4\n\x1b[2Jboo\n\xe2\x80\xae\x07").received("foe", "lrpm-json", b"\xff\x00{")
     story.mark("foe", "umq", "deny", reason="no \x1b[31mtoken").mark("caller", "umq", "close", reason="11 Closing")
     return story

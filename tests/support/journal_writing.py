@@ -12,7 +12,7 @@ from fiveways.wire.packet import Packet
 RUN = "20260101T000000-abcdef"
 
 
-class Written:
+class RecordedJournal:
     """An open journal; its clock advances by a second per reading."""
 
     def __init__(

@@ -11,18 +11,18 @@ CONNACK = b"\x20\x02\x00\x00"
 PATIENCE = 120.0
 
 
-class Ear:
+class RecordingReceiver:
     """Records the messages and losses of a link."""
 
     def __init__(self) -> None:
-        self.heard: list[MqttMessage] = []
+        self.messages: list[MqttMessage] = []
         self.writables = 0
         self.losses: list[str] = []
         self.on_received: Callable[[MqttMessage], object] | None = None
         self._changed = asyncio.Event()
 
     def received(self, message: MqttMessage) -> None:
-        self.heard.append(message)
+        self.messages.append(message)
         self._changed.set()
         if self.on_received is not None:
             self.on_received(message)
@@ -37,7 +37,7 @@ class Ear:
 
     @property
     def payloads(self) -> list[bytes]:
-        return [message.payload for message in self.heard]
+        return [message.payload for message in self.messages]
 
     async def until(self, condition: Callable[[], bool]) -> None:
         """Wait for a condition, checked after each callback of the link."""
@@ -46,13 +46,13 @@ class Ear:
                 self._changed.clear()
                 await self._changed.wait()
 
-    async def hears(self, count: int) -> list[bytes]:
+    async def wait_for_messages(self, count: int) -> list[bytes]:
         """Wait for a number of messages; return their payloads."""
-        await self.until(lambda: len(self.heard) >= count or bool(self.losses))
+        await self.until(lambda: len(self.messages) >= count or bool(self.losses))
         assert not self.losses
         return self.payloads
 
-    async def loses(self) -> str:
+    async def wait_for_loss(self) -> str:
         """Wait for the loss of the link; return the reason."""
         await self.until(lambda: bool(self.losses))
         await asyncio.sleep(0.02)
@@ -155,7 +155,7 @@ class Wire(asyncio.Transport):
         self.is_over = True
 
 
-def wired(receiver: Ear, *, max_packet: int = 1 << 20) -> tuple[MqttLink, Wire]:
+def open_recorded_link(receiver: RecordingReceiver, *, max_packet: int = 1 << 20) -> tuple[MqttLink, Wire]:
     """Return an open link on a recording socket."""
     link, wire = MqttLink(Broker("nowhere", 1), b"hello", max_packet, 0), Wire()
     link.connection_made(wire)

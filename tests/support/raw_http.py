@@ -13,6 +13,7 @@ from fiveways.transports.http import Handler, HttpLimits, Request, Response
 from fiveways.transports.http_connections import RefusedCallback, ignore_refusal
 from fiveways.transports.http_port import Port
 from fiveways.transports.http_protocol import UpgradeHandler
+from tests.support.waiting import until
 
 HOST = "127.0.0.1"
 GET = b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n"
@@ -22,12 +23,6 @@ HANDSHAKE = (
 )
 ACCEPT = b"s3pPLMBiTxaQ9kYGzzhZRbK+xOo="
 """The value for this key in RFC 6455."""
-
-
-async def until(condition: Callable[[], bool]) -> None:
-    """Wait for a condition; the test has a timeout."""
-    while not condition():  # noqa: ASYNC110  there is no event for it
-        await asyncio.sleep(0.001)
 
 
 def echo(request: Request) -> Response:

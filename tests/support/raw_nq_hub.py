@@ -47,13 +47,13 @@ class RawSession:
     def name(self, peer: str = "p1", run: str = "run1") -> None:
         self.say({"e": {"type": "sys", "note": "peer", "args": [peer, run]}})
 
-    async def heard(self) -> list[Message]:
+    async def next_packet(self) -> list[Message]:
         """Return the messages of the next packet."""
         return await self.packets.get()
 
     async def request(self) -> Message:
         """Return the next packet, which must be one request."""
-        (message,) = await self.heard()
+        (message,) = await self.next_packet()
         assert "r" in message, message
         return message
 
@@ -98,11 +98,11 @@ class RawHub:
     async def next(self) -> RawSession:
         """Return the next link, after its first packet."""
         session = await self.sessions.get()
-        assert await session.heard() == [HELLO]
+        assert await session.next_packet() == [HELLO]
         return session
 
 
-def lasting(peer: Peer) -> ResumableSession:
+def resumable_session(peer: Peer) -> ResumableSession:
     """Return the client's session, for inspection."""
     session = peer._reconnector._resumable
     assert isinstance(session, ResumableSession)
@@ -111,5 +111,5 @@ def lasting(peer: Peer) -> ResumableSession:
 
 def hasten(peer: Peer) -> None:
     """Shorten the retransmission and poll delays of a client."""
-    shared = lasting(peer)._nq._shared
+    shared = resumable_session(peer)._nq._shared
     shared.retransmission_delays = shared.poll_delays = shared.missing_part_delays = (0.02,)

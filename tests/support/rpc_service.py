@@ -1,8 +1,7 @@
 """A service that its requests control, clients of it, and a bare link for messages that no client sends."""
 
 import asyncio
-import functools
-from collections.abc import AsyncIterator, Callable, Coroutine
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 from itertools import count
 from typing import Any, ParamSpec
@@ -22,25 +21,9 @@ from tests.support.broker_processes import RunningBroker
 from tests.support.compiled_schema import greeter
 
 P = ParamSpec("P")
-LONGEST = 120.0
-"""Timeout of a test in seconds."""
 BAD = -1
 HANG = -2
 _topics = count(1)
-
-
-def waiting(test: Callable[P, Coroutine[object, object, None]]) -> Callable[P, None]:
-    """Run a coroutine as a test, with a timeout."""
-
-    @functools.wraps(test)
-    def run(*args: P.args, **kwargs: P.kwargs) -> None:
-        async def timed() -> None:
-            async with asyncio.timeout(LONGEST):
-                await test(*args, **kwargs)
-
-        asyncio.run(timed())
-
-    return run
 
 
 def message(kind: str, **fields: object) -> Any:  # noqa: ANN401  generated classes
@@ -211,15 +194,9 @@ async def bare(broker: RunningBroker, topic: str) -> AsyncIterator[Bare]:
         bare_link.link.close()
 
 
-async def until(peer: MqttPeer, wanted: ConnectionState) -> str:
+async def wait_for_state(peer: MqttPeer, wanted: ConnectionState) -> str:
     """Wait for a state of a client; return its text."""
     async for status in peer.states():
         if status.state is wanted:
             return status.text
     raise AssertionError(f"the state {wanted} was not reached")
-
-
-async def becomes(condition: Callable[[], object]) -> None:
-    """Wait for a condition; the test has a timeout."""
-    while not condition():  # noqa: ASYNC110  counters have no event
-        await asyncio.sleep(0.01)

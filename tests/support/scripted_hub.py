@@ -1,8 +1,7 @@
 """A hub that a test scripts message by message, over links in this process, and clients of it."""
 
 import asyncio
-import functools
-from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from random import Random
 from typing import Any, ParamSpec, TypeVar
@@ -31,9 +30,9 @@ URLS = {
     "nq": "nq+ws://hub",
     "nq-http": "nq+http://hub",
 }
-LASTING = ("nq", "nq-http")
+RESUMABLE = ("nq", "nq-http")
 """Protocols without a handshake, whose sessions continue over another link."""
-PROTOCOLS = tuple(name for name in URLS if name not in LASTING)
+PROTOCOLS = tuple(name for name in URLS if name not in RESUMABLE)
 EVERY = tuple(URLS)
 GRANTED = (
     msgs.Publish,
@@ -45,26 +44,10 @@ GRANTED = (
     msgs.SetVariable,
     msgs.UnsetVariable,
 )
-LONGEST = 120.0
-"""Timeout of a test in seconds."""
 
 P = ParamSpec("P")
 W = TypeVar("W", bound=HubMessage)
 Answer = Callable[["ScriptedSession", HubMessage], bool]
-
-
-def waiting(test: Callable[P, Coroutine[object, object, None]]) -> Callable[P, None]:
-    """Run a coroutine as a test, with a timeout."""
-
-    @functools.wraps(test)
-    def run(*args: P.args, **kwargs: P.kwargs) -> None:
-        async def timed() -> None:
-            async with asyncio.timeout(LONGEST):
-                await test(*args, **kwargs)
-
-        asyncio.run(timed())
-
-    return run
 
 
 class ScriptedSession:
@@ -188,7 +171,7 @@ def echoing(session: ScriptedSession, message: HubMessage) -> bool:
     return False
 
 
-async def until(peer: Peer, wanted: ConnectionState) -> str:
+async def wait_for_state(peer: Peer, wanted: ConnectionState) -> str:
     """Wait for a state of a client; return its text."""
     async for status in peer.states():
         if status.state is wanted:
@@ -196,12 +179,6 @@ async def until(peer: Peer, wanted: ConnectionState) -> str:
     raise AssertionError(f"the state {wanted} was not reached")
 
 
-async def passes(count: int = 5) -> None:
-    """Run some event loop iterations."""
-    for _ in range(count):
-        await asyncio.sleep(0)
-
-
-async def asked(session: ScriptedSession, number: int) -> list[HubMessage]:
+async def next_messages(session: ScriptedSession, number: int) -> list[HubMessage]:
     """Return the next messages without an automatic answer."""
     return [await session.heard.get() for _ in range(number)]

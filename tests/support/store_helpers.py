@@ -3,9 +3,8 @@
 import asyncio
 import subprocess
 import sys
-from collections.abc import Callable, Coroutine, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass, field
-from functools import wraps
 from pathlib import Path
 from typing import ParamSpec
 
@@ -34,19 +33,11 @@ LATER = 2_000.0
 P = ParamSpec("P")
 
 
-def in_loop(test: Callable[P, Coroutine[object, object, None]]) -> Callable[P, None]:
-    @wraps(test)
-    def run(*args: P.args, **kwargs: P.kwargs) -> None:
-        asyncio.run(test(*args, **kwargs))
-
-    return run
-
-
-def opened(path: Path, now: float = NOW) -> Store:
+def open_store(path: Path, now: float = NOW) -> Store:
     return Store.open(path, now=lambda: now)
 
 
-async def written(store: Store, *records: StoreChange) -> list[StoreError | None]:
+async def write(store: Store, *records: StoreChange) -> list[StoreError | None]:
     """Write records; return their results in the order of completion."""
     results: list[StoreError | None] = []
     all_done = asyncio.get_running_loop().create_future()
@@ -62,14 +53,14 @@ async def written(store: Store, *records: StoreChange) -> list[StoreError | None
     return results
 
 
-async def keep(path: Path, *records: StoreChange) -> None:
-    store = opened(path)
-    assert await written(store, *records) == [None] * len(records)
+async def write_and_close(path: Path, *records: StoreChange) -> None:
+    store = open_store(path)
+    assert await write(store, *records) == [None] * len(records)
     store.close()
 
 
 def content(path: Path, now: float = NOW) -> StoreContents:
-    store = opened(path, now)
+    store = open_store(path, now)
     try:
         return store.load()
     finally:

@@ -19,7 +19,7 @@ from fiveways.store import store_file
 from fiveways.store.errors import StoreError
 from fiveways.store.state_file import parse_state
 from fiveways.store.store import Store
-from tests.support.store_helpers import LATER, NOW, content, keep, opened, written
+from tests.support.store_helpers import LATER, NOW, content, open_store, write, write_and_close
 
 IN_FLIGHT = 400
 HEADER, FRAME = 32, 4096 + 24
@@ -64,7 +64,7 @@ class Heavy:
 
 
 async def heavy(path: Path) -> None:
-    load = Heavy(opened(path))
+    load = Heavy(open_store(path))
     for _ in range(IN_FLIGHT):
         load.begin()
     await asyncio.Event().wait()
@@ -72,11 +72,11 @@ async def heavy(path: Path) -> None:
 
 async def slow(path: Path, steps: str) -> None:
     """Write step by step; print the size of the WAL and the state file after each; exit without closing."""
-    store = opened(path)
+    store = open_store(path)
     wal, state = (path.with_name(path.name + suffix) for suffix in ("-wal", "-state"))
     states = []
     for step in range(int(steps)):
-        assert await written(store, change(step)) == [None]
+        assert await write(store, change(step)) == [None]
         size = wal.stat().st_size
         # The state file is written after the acknowledgement.
         while (state_ := parse_state(state.read_bytes())) is None or state_.frames * FRAME + HEADER < size:  # noqa: ASYNC110
@@ -88,14 +88,14 @@ async def slow(path: Path, steps: str) -> None:
 
 async def leave(path: Path, writes: str) -> None:
     """Exit normally without closing the store."""
-    store = opened(path)
+    store = open_store(path)
     for number in range(int(writes)):
-        assert await written(store, PutJob("q", number, b"1", 0)) == [None]
+        assert await write(store, PutJob("q", number, b"1", 0)) == [None]
     sys.exit("it ends")
 
 
 async def hold(path: Path) -> None:
-    store = opened(path)
+    store = open_store(path)
     say("open")
     sys.stdin.read()
     store.close()
@@ -105,7 +105,7 @@ async def limit(path: Path) -> None:
     """Reach the limit of file sizes, then raise it."""
     signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
     _, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
-    store = opened(path)
+    store = open_store(path)
     resource.setrlimit(resource.RLIMIT_FSIZE, (1 << 19, hard))
     await fill(path, store, lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (hard, hard)))
 
@@ -114,7 +114,7 @@ async def full(path: Path) -> None:
     """Fill the disk, then free space."""
     filler = path.with_name("filler")
     filler.write_bytes(bytes(1 << 20))
-    await fill(path, opened(path), filler.unlink)
+    await fill(path, open_store(path), filler.unlink)
 
 
 async def fill(path: Path, store: Store, make_room: Callable[[], object]) -> None:
@@ -123,12 +123,12 @@ async def fill(path: Path, store: Store, make_room: Callable[[], object]) -> Non
     errors: list[str] = []
     for turn in range(40):
         keys = [f"{turn}-{number}" for number in range(12)]
-        results = await written(store, *(PutRequest("p", key, bytes(4000), LATER) for key in keys))
+        results = await write(store, *(PutRequest("p", key, bytes(4000), LATER) for key in keys))
         written_keys += [key for key, error in zip(keys, results, strict=True) if error is None]
         errors += [str(error) for error in results if error is not None]
     make_room()
     later_keys = [f"again-{number}" for number in range(50)]
-    results = await written(store, *(PutRequest("p", key, bytes(4000), LATER) for key in later_keys))
+    results = await write(store, *(PutRequest("p", key, bytes(4000), LATER) for key in later_keys))
     store.close()
     found_keys = [request.key for request in content(path, NOW).requests]
     answer = {
@@ -145,14 +145,14 @@ async def denied(path: Path) -> None:
     if os.getuid() == 0:
         os.setuid(65534)
     try:
-        opened(path).close()
+        open_store(path).close()
     except StoreError as exc:
         say(str(exc))
 
 
 async def interrupted(path: Path) -> None:
     """Open and close a store in processes that are killed at one line after the other; print the contents."""
-    await keep(path, PutJob("q", 1, b"1", 0))
+    await write_and_close(path, PutJob("q", 1, b"1", 0))
     for line in count(1):
         if (process := os.fork()) == 0:
             kill_at(line)

@@ -15,10 +15,11 @@ from tests.conformance.bridges.mqtt_raw_peer import Mqtt, connect_mqtt
 from tests.conformance.bridges.nq_raw_peer import Nq, connect_nq
 from tests.conformance.bridges.raw_peer_base import NO_META, RECEIVE_TIMEOUT, Meta, RawPeer, ReceivedMessage
 from tests.conformance.bridges.raw_peers import connect_raw_peer
-from tests.support.broker_hubs import is_linked, until
+from tests.support.broker_hubs import is_ready
 from tests.support.compiled_schema import crossing
 from tests.support.raw_peers import Place
 from tests.support.scripted_hub import URLS
+from tests.support.waiting import until
 
 T = TypeVar("T")
 TEST_TIMEOUT: Final = 120.0
@@ -103,7 +104,7 @@ class EventLoopThread:
             server = Server(_settings(SHORT_TIMEOUT, SHORT_TIMEOUT) if is_timed else _settings(30.0, 60.0))
             await server.start()
             self._halls[is_timed] = hall = HubEnvironment(server)
-            await until(lambda: is_linked(hall.place))
+            await until(lambda: is_ready(hall.place))
         async with asyncio.timeout(TEST_TIMEOUT):
             return await work(self._halls[is_timed])
 

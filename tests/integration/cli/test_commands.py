@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.command_output import Said
+from tests.support.command_output import CommandRunner
 from tests.support.hubs import PATIENCE, Hub, completions, run, serving, start
 
 PROTOCOLS = ["umq", "umq36", "lrpm", "lrpm?encoding=cbor", "nq+ws", "nq+http"]
@@ -21,7 +21,7 @@ def hub() -> Iterator[Hub]:
 
 
 @every_protocol
-def test_call_prints_the_result(hub: Hub, said: Said, protocol: str) -> None:
+def test_call_prints_the_result(hub: Hub, said: CommandRunner, protocol: str) -> None:
     url = hub.url(protocol)
     assert said("call", url, "hub.echo", '"hello"') == '"hello"\n'
     assert json.loads(said("call", url, "math.add", "[2, 3]")) == 5
@@ -32,12 +32,12 @@ def test_call_prints_the_result(hub: Hub, said: Said, protocol: str) -> None:
     assert said.err == ""
 
 
-def test_url_path_is_optional(hub: Hub, said: Said) -> None:
+def test_url_path_is_optional(hub: Hub, said: CommandRunner) -> None:
     assert said("call", hub.url("lrpm").removesuffix("/lrpm"), "hub.echo", "1") == "1\n"
 
 
 @every_protocol
-def test_failed_call_prints_one_sentence_and_returns_1(hub: Hub, said: Said, protocol: str) -> None:
+def test_failed_call_prints_one_sentence_and_returns_1(hub: Hub, said: CommandRunner, protocol: str) -> None:
     url = hub.url(protocol)
     assert said("call", url, "no.such", code=1) == ""
     assert said.err.startswith("fiveways call: no such method")
@@ -49,19 +49,19 @@ def test_failed_call_prints_one_sentence_and_returns_1(hub: Hub, said: Said, pro
 
 
 @every_protocol
-def test_call_timeout_returns_124(hub: Hub, said: Said, protocol: str) -> None:
+def test_call_timeout_returns_124(hub: Hub, said: CommandRunner, protocol: str) -> None:
     assert said("call", hub.url(protocol), "demo.sleep", "--timeout", "0.3", code=124) == ""
     assert said.err.count("\n") == 1
 
 
 @every_protocol
-def test_streamed_response_prints_a_line_per_part(hub: Hub, said: Said, protocol: str) -> None:
+def test_streamed_response_prints_a_line_per_part(hub: Hub, said: CommandRunner, protocol: str) -> None:
     assert said("call", hub.url(protocol), "demo.countdown", "2", "--stream") == "2\n1\n0\n"
     assert json.loads(said("call", hub.url(protocol), "demo.countdown", "2")) == [2, 1, 0]
 
 
 @every_protocol
-def test_attachments_are_sent_and_saved(hub: Hub, said: Said, protocol: str, tmp_path: Path) -> None:
+def test_attachments_are_sent_and_saved(hub: Hub, said: CommandRunner, protocol: str, tmp_path: Path) -> None:
     contents = {"a": b"first \x00", "b": bytes(3000)}
     for name, data in contents.items():
         (tmp_path / name).write_bytes(data)
@@ -74,7 +74,7 @@ def test_attachments_are_sent_and_saved(hub: Hub, said: Said, protocol: str, tmp
 
 
 @every_protocol
-def test_retained_value_is_published_and_received(hub: Hub, said: Said, protocol: str) -> None:
+def test_retained_value_is_published_and_received(hub: Hub, said: CommandRunner, protocol: str) -> None:
     url, topic = hub.url(protocol), f"cli.{PROTOCOLS.index(protocol)}.kept"
     assert said("publish", url, topic, '{"heat": 21.5}', "--retain") == ""
     assert said("subscribe", url, topic, "--count", "1") == '{"heat":21.5}\n'
@@ -84,7 +84,7 @@ def test_retained_value_is_published_and_received(hub: Hub, said: Said, protocol
 
 
 @every_protocol
-def test_subscribe_prints_events_from_other_protocols(hub: Hub, said: Said, protocol: str) -> None:
+def test_subscribe_prints_events_from_other_protocols(hub: Hub, said: CommandRunner, protocol: str) -> None:
     topic = f"cli.{PROTOCOLS.index(protocol)}.live"
     # The retained value proves that the subscription exists.
     said("publish", hub.url("umq"), topic, "0", "--retain")
@@ -97,7 +97,7 @@ def test_subscribe_prints_events_from_other_protocols(hub: Hub, said: Said, prot
     assert process.returncode == 0
 
 
-def test_ctrl_c_ends_subscribe_without_output(hub: Hub, said: Said) -> None:
+def test_ctrl_c_ends_subscribe_without_output(hub: Hub, said: CommandRunner) -> None:
     said("publish", hub.url("umq"), "cli.interrupted", "0", "--retain")
     process = start("subscribe", hub.url("lrpm"), "cli.interrupted")
     assert process.stdout is not None
@@ -107,7 +107,7 @@ def test_ctrl_c_ends_subscribe_without_output(hub: Hub, said: Said) -> None:
     assert process.returncode == 0
 
 
-def test_closed_stdout_ends_subscribe_without_output(hub: Hub, said: Said) -> None:
+def test_closed_stdout_ends_subscribe_without_output(hub: Hub, said: CommandRunner) -> None:
     said("publish", hub.url("umq"), "cli.piped", "0", "--retain")
     process = start("subscribe", hub.url("lrpm"), "cli.piped")
     assert process.stdout is not None
@@ -120,7 +120,7 @@ def test_closed_stdout_ends_subscribe_without_output(hub: Hub, said: Said) -> No
     assert process.wait(timeout=PATIENCE) == 0
 
 
-def test_subscribe_ends_after_timeout(hub: Hub, said: Said) -> None:
+def test_subscribe_ends_after_timeout(hub: Hub, said: CommandRunner) -> None:
     url = hub.url("lrpm")
     assert said("subscribe", url, "cli.silent", "--timeout", "0.2") == ""
     assert said("subscribe", url, "cli.silent", "--timeout", "0.2", "--count", "1", code=124) == ""
@@ -128,7 +128,7 @@ def test_subscribe_ends_after_timeout(hub: Hub, said: Said) -> None:
 
 
 @every_protocol
-def test_methods_are_discovered(hub: Hub, said: Said, protocol: str) -> None:
+def test_methods_are_discovered(hub: Hub, said: CommandRunner, protocol: str) -> None:
     url = hub.url(protocol)
     listing = json.loads(said("discover", url))
     assert "math" in "".join(listing["methods"])
@@ -141,14 +141,14 @@ def test_methods_are_discovered(hub: Hub, said: Said, protocol: str) -> None:
     assert said.err == "fiveways discover: there is no route nothing.; `fiveways discover URL` lists all routes\n"
 
 
-def test_method_without_documentation_prints_empty_string_and_note(hub: Hub, said: Said) -> None:
+def test_method_without_documentation_prints_empty_string_and_note(hub: Hub, said: CommandRunner) -> None:
     assert said("discover", hub.url("lrpm"), "text.shout") == '""\n'
     assert said.err == "fiveways discover: text.shout has no documentation\n"
     said("discover", hub.url("lrpm"), "math.add")
     assert said.err == ""
 
 
-def test_long_list_is_truncated_with_a_note(said: Said) -> None:
+def test_long_list_is_truncated_with_a_note(said: CommandRunner) -> None:
     with serving("--app", "tests.support.hub_app:app", "--set", "limits.max_text=200") as running:
         listing = json.loads(said("discover", running.url("lrpm")))
         assert listing["methods"]
@@ -161,7 +161,7 @@ def test_shell_completes_methods(hub: Hub) -> None:
     assert completions("call", hub.url("lrpm"), "ma") == ["math.add"]
 
 
-def test_check_of_running_hub_is_ok(hub: Hub, said: Said) -> None:
+def test_check_of_running_hub_is_ok(hub: Hub, said: CommandRunner) -> None:
     http = hub.urls["health"].removesuffix("/livez")
     assert said("check", http).startswith("FIVEWAYS OK - alive and ready")
     assert "ping=" in said("check", http, "--ping")
@@ -191,14 +191,14 @@ def test_check_of_running_hub_is_ok(hub: Hub, said: Said) -> None:
         (["subscribe", "lrpm+ws://localhost:1", "a.**"], "the pattern has '**' in '**'"),
     ],
 )
-def test_usage_error_returns_2_without_connecting(said: Said, arguments: list[str], sentence: str) -> None:
+def test_usage_error_returns_2_without_connecting(said: CommandRunner, arguments: list[str], sentence: str) -> None:
     assert said(*arguments, code=2) == ""
     assert sentence in said.err
     assert said.err.count("\n") == 1
 
 
 @pytest.mark.parametrize("verb", ["call", "publish", "subscribe", "discover", "push", "pull", "queues"])
-def test_unreachable_hub_returns_1(said: Said, verb: str) -> None:
+def test_unreachable_hub_returns_1(said: CommandRunner, verb: str) -> None:
     said(verb, "lrpm+ws://127.0.0.1:1", "x", code=1)
     assert said.err.startswith(f"fiveways {verb}: cannot connect to lrpm+ws://127.0.0.1:1")
     assert said.err.count("\n") == 1

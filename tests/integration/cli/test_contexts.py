@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.command_output import Said
+from tests.support.command_output import CommandRunner
 from tests.support.hubs import Hub, completions, run, serving
 
 TOKEN = "zebra-crossing-42"  # noqa: S105  token of a test hub
@@ -47,7 +47,7 @@ def folder() -> Path:
     return Path(os.environ["XDG_CONFIG_HOME"], "fiveways", "contexts")
 
 
-def test_context_name_replaces_the_url(hub: Hub, said: Said) -> None:
+def test_context_name_replaces_the_url(hub: Hub, said: CommandRunner) -> None:
     said("context", "add", "prod", hub.url("lrpm"))
     assert json.loads(said("call", "prod", "math.add", "[2, 3]")) == 5
     assert json.loads(said("call", "--raw", "prod", "math.add", "[2, 3]")) == 5
@@ -60,7 +60,7 @@ def test_context_name_replaces_the_url(hub: Hub, said: Said) -> None:
     assert said("check", "prod", "--ping").startswith("FIVEWAYS OK")
 
 
-def test_hub_is_omitted_when_there_is_a_default_context(hub: Hub, said: Said) -> None:
+def test_hub_is_omitted_when_there_is_a_default_context(hub: Hub, said: CommandRunner) -> None:
     said("context", "add", "prod", hub.url("umq36"))
     said("context", "use", "prod")
     assert json.loads(said("call", "math.add", "[2, 3]")) == 5
@@ -76,7 +76,7 @@ def test_hub_is_omitted_when_there_is_a_default_context(hub: Hub, said: Said) ->
 
 
 def test_hub_is_taken_from_argument_then_variable_then_default(
-    hub: Hub, said: Said, monkeypatch: pytest.MonkeyPatch
+    hub: Hub, said: CommandRunner, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     said("context", "add", "good", hub.url("lrpm"))
     said("context", "add", "bad", CLOSED)
@@ -97,7 +97,7 @@ def test_hub_is_taken_from_argument_then_variable_then_default(
     said("call", "hub.ping")
 
 
-def test_method_named_like_a_context_needs_an_explicit_url(hub: Hub, said: Said) -> None:
+def test_method_named_like_a_context_needs_an_explicit_url(hub: Hub, said: CommandRunner) -> None:
     said("context", "add", "status", hub.url("lrpm"))
     said("context", "use", "status")
     said("call", "status", code=2)
@@ -110,7 +110,7 @@ def test_method_named_like_a_context_needs_an_explicit_url(hub: Hub, said: Said)
 
 @pytest.mark.parametrize("credentials", ["token", "secret"])
 def test_credential_files_of_the_context_are_used(
-    guarded: Hub, said: Said, token_file: Path, credentials: str, monkeypatch: pytest.MonkeyPatch
+    guarded: Hub, said: CommandRunner, token_file: Path, credentials: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     flags = {"token": ["--token-file"], "secret": ["--identity", "signer", "--secret-file"]}[credentials]
     monkeypatch.chdir(token_file.parent)
@@ -124,7 +124,7 @@ def test_credential_files_of_the_context_are_used(
 
 
 def test_explicit_credentials_override_the_context(
-    guarded: Hub, said: Said, token_file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    guarded: Hub, said: CommandRunner, token_file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     wrong = tmp_path / "wrong"
     wrong.write_text("wrong")
@@ -141,7 +141,7 @@ def test_explicit_credentials_override_the_context(
     said("call", "right", "hub.ping", code=1)
 
 
-def test_no_secret_is_written_or_shown(guarded: Hub, said: Said, token_file: Path) -> None:
+def test_no_secret_is_written_or_shown(guarded: Hub, said: CommandRunner, token_file: Path) -> None:
     commands = [
         ["context", "add", "prod", guarded.url("lrpm"), "--token-file", str(token_file)],
         ["context", "use", "prod"],
@@ -169,7 +169,7 @@ def test_no_secret_is_written_or_shown(guarded: Hub, said: Said, token_file: Pat
         "lrpm+wss://hub/lrpm#api_key=zebra",
     ],
 )
-def test_url_with_a_secret_is_refused_and_not_shown(said: Said, url: str) -> None:
+def test_url_with_a_secret_is_refused_and_not_shown(said: CommandRunner, url: str) -> None:
     assert said("context", "add", "prod", url, code=2) == ""
     assert "must not contain a name, a password or a token" in said.err
     assert said.err.count("\n") == 1
@@ -177,7 +177,7 @@ def test_url_with_a_secret_is_refused_and_not_shown(said: Said, url: str) -> Non
     assert not folder().exists()
 
 
-def test_files_are_private_even_with_a_permissive_umask(said: Said) -> None:
+def test_files_are_private_even_with_a_permissive_umask(said: CommandRunner) -> None:
     before = os.umask(0)
     try:
         said("context", "add", "prod", CLOSED)
@@ -190,7 +190,7 @@ def test_files_are_private_even_with_a_permissive_umask(said: Said) -> None:
 
 @pytest.mark.parametrize("verb", HUB_COMMANDS)
 def test_help_shows_an_optional_url_whatever_the_contexts_are(
-    verb: str, said: Said, monkeypatch: pytest.MonkeyPatch
+    verb: str, said: CommandRunner, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("FIVEWAYS_URL", "missing")
     output = said(verb, "--help")
@@ -199,7 +199,7 @@ def test_help_shows_an_optional_url_whatever_the_contexts_are(
 
 
 @pytest.mark.parametrize("verb", [verb for verb in HUB_COMMANDS if verb != "check"])
-def test_command_without_hub_suggests_url_variable_and_default(verb: str, said: Said) -> None:
+def test_command_without_hub_suggests_url_variable_and_default(verb: str, said: CommandRunner) -> None:
     said(verb, code=2)
     assert said.err == (
         f"fiveways {verb}: no hub is given: give a URL or the name of a saved context as the first argument, "
@@ -207,7 +207,9 @@ def test_command_without_hub_suggests_url_variable_and_default(verb: str, said: 
     )
 
 
-def test_unknown_context_is_one_sentence_that_lists_the_saved_ones(said: Said, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_unknown_context_is_one_sentence_that_lists_the_saved_ones(
+    said: CommandRunner, monkeypatch: pytest.MonkeyPatch
+) -> None:
     said("context", "add", "prod", CLOSED)
     said("context", "add", "test", CLOSED)
     end = "; saved contexts: prod, test\n"
@@ -225,7 +227,7 @@ def test_unknown_context_is_one_sentence_that_lists_the_saved_ones(said: Said, m
     assert said.err == f"fiveways call: FIVEWAYS_URL is 'porx', which is neither a URL nor a saved context{end}"
 
 
-def test_check_reports_an_unusable_context_as_unknown(said: Said) -> None:
+def test_check_reports_an_unusable_context_as_unknown(said: CommandRunner) -> None:
     said("context", "add", "prod", CLOSED)
     line = said("check", "porx", code=3)
     assert line == "FIVEWAYS UNKNOWN - 'porx' is neither a URL nor a saved context; saved contexts: prod\n"
@@ -246,7 +248,7 @@ def test_check_reports_an_unusable_context_as_unknown(said: Said) -> None:
     ],
 )
 def test_broken_context_is_one_sentence_with_file_and_line(
-    hub: Hub, said: Said, text: str, line: int, reason: str
+    hub: Hub, said: CommandRunner, text: str, line: int, reason: str
 ) -> None:
     said("context", "add", "good", hub.url("lrpm"))
     path = folder() / "prod.toml"
@@ -265,7 +267,7 @@ def test_broken_context_is_one_sentence_with_file_and_line(
     said("context", "remove", "prod")
 
 
-def test_broken_default_is_one_sentence_and_can_be_chosen_again(hub: Hub, said: Said) -> None:
+def test_broken_default_is_one_sentence_and_can_be_chosen_again(hub: Hub, said: CommandRunner) -> None:
     said("context", "add", "prod", hub.url("lrpm"))
     path = folder() / "default"
     path.write_bytes(b"\xff\n")
@@ -276,7 +278,7 @@ def test_broken_default_is_one_sentence_and_can_be_chosen_again(hub: Hub, said: 
     said("call", "hub.ping")
 
 
-def test_removal_of_the_default_leaves_no_default(said: Said) -> None:
+def test_removal_of_the_default_leaves_no_default(said: CommandRunner) -> None:
     said("context", "add", "prod", CLOSED)
     said("context", "add", "test", CLOSED)
     said("context", "use", "prod")
@@ -289,7 +291,7 @@ def test_removal_of_the_default_leaves_no_default(said: Said) -> None:
     assert list(folder().iterdir()) == []
 
 
-def test_default_context_without_file_is_named(said: Said) -> None:
+def test_default_context_without_file_is_named(said: CommandRunner) -> None:
     said("context", "add", "prod", CLOSED)
     said("context", "use", "prod")
     (folder() / "prod.toml").unlink()
@@ -298,14 +300,14 @@ def test_default_context_without_file_is_named(said: Said) -> None:
 
 
 @pytest.mark.parametrize("name", ["", "a.b", "a:b", "../up", "a/b", "a b", ".hidden", "_a", "é", "a\n", "x" * 65])
-def test_name_outside_the_alphabet_is_refused(name: str, said: Said) -> None:
+def test_name_outside_the_alphabet_is_refused(name: str, said: CommandRunner) -> None:
     said("context", "add", name, CLOSED, code=2)
     assert "is not a valid context name" in said.err
     assert said.err.count("\n") == 1
     assert not folder().exists()
 
 
-def test_context_is_replaced_with_force_only(said: Said) -> None:
+def test_context_is_replaced_with_force_only(said: CommandRunner) -> None:
     said("context", "add", "prod", CLOSED)
     said("context", "add", "prod", "umq+ws://other", code=2)
     assert said.err == "fiveways context: context 'prod' already exists; --force replaces it\n"
@@ -324,13 +326,13 @@ def test_context_is_replaced_with_force_only(said: Said) -> None:
         ([CLOSED, "--token-file", "t", "--identity", "me", "--secret-file", "s"], "cannot be combined"),
     ],
 )
-def test_unusable_context_is_not_saved(arguments: list[str], reason: str, said: Said) -> None:
+def test_unusable_context_is_not_saved(arguments: list[str], reason: str, said: CommandRunner) -> None:
     said("context", "add", "prod", *arguments, code=2)
     assert reason in said.err
     assert not folder().exists()
 
 
-def test_unwritable_directory_is_one_sentence(said: Said) -> None:
+def test_unwritable_directory_is_one_sentence(said: CommandRunner) -> None:
     folder().parent.write_text("a file in the place of the directory")
     said("context", "add", "prod", CLOSED, code=2)
     assert said.err.endswith(f"prod.toml cannot be written: {folder().parent}: File exists\n")
@@ -338,7 +340,7 @@ def test_unwritable_directory_is_one_sentence(said: Said) -> None:
 
 
 def test_config_home_is_below_the_home_directory_by_default(
-    said: Said, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    said: CommandRunner, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("HOME", str(tmp_path))
     for value in ("", "relative"):
@@ -347,7 +349,9 @@ def test_config_home_is_below_the_home_directory_by_default(
     assert [path.name for path in (tmp_path / ".config/fiveways/contexts").iterdir()] == ["prod.toml"]
 
 
-def test_hub_and_its_settings_ignore_the_variable(said: Said, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_hub_and_its_settings_ignore_the_variable(
+    said: CommandRunner, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     config = tmp_path / "fiveways.toml"
     config.write_text("[server]\nport = 0\n")
     with serving("--config", str(config), FIVEWAYS_URL=CLOSED) as hub:
@@ -362,7 +366,7 @@ def test_hub_and_its_settings_ignore_the_variable(said: Said, tmp_path: Path, mo
     assert said.err == ""
 
 
-def test_shell_completes_contexts_and_urls(said: Said) -> None:
+def test_shell_completes_contexts_and_urls(said: CommandRunner) -> None:
     said("context", "add", "lrpm-prod", CLOSED)
     assert completions("call", "lrpm") == ["lrpm-prod", "lrpm+ws://localhost:7500", "lrpm+wss://"]
     assert completions("context", "use", "l") == ["lrpm-prod"]
@@ -370,7 +374,9 @@ def test_shell_completes_contexts_and_urls(said: Said) -> None:
     assert completions("call", "lrpm-prod", "ma") == []
 
 
-def test_shell_completes_methods_and_queues_of_the_chosen_hub(guarded: Hub, said: Said, token_file: Path) -> None:
+def test_shell_completes_methods_and_queues_of_the_chosen_hub(
+    guarded: Hub, said: CommandRunner, token_file: Path
+) -> None:
     said("context", "add", "prod", guarded.url("lrpm"), "--token-file", str(token_file))
     said("push", "prod", "thumbnails", "1")
     assert completions("call", "prod", "math") == ["math.add"]

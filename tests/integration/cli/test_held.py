@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.support.command_output import Said
+from tests.support.command_output import CommandRunner
 from tests.support.hubs import Hub, serving
 from tests.support.terminals import Terminal
 
@@ -18,18 +18,18 @@ def hub() -> Iterator[Hub]:
         yield running
 
 
-def rows(hub: Hub, said: Said, *options: str) -> list[tuple[str, str, str, int]]:
+def rows(hub: Hub, said: CommandRunner, *options: str) -> list[tuple[str, str, str, int]]:
     lines = map(json.loads, said("held", hub.url("lrpm"), *options).splitlines())
     return [(row["kind"], row["owner"], row["name"], row["count"]) for row in lines]
 
 
-def fill(hub: Hub, said: Said, name: str) -> None:
+def fill(hub: Hub, said: CommandRunner, name: str) -> None:
     for number in range(3):
         said("push", hub.url("lrpm"), f"{name}.jobs", str(number))
     said("publish", hub.url("umq"), f"{name}.value", "1", "--retain")
 
 
-def test_held_lists_by_owner_and_purges_only_selected_records(hub: Hub, said: Said) -> None:
+def test_held_lists_by_owner_and_purges_only_selected_records(hub: Hub, said: CommandRunner) -> None:
     fill(hub, said, "one")
     fill(hub, said, "other")
     chosen = "--name", "one.*"
@@ -51,13 +51,13 @@ def test_held_lists_by_owner_and_purges_only_selected_records(hub: Hub, said: Sa
     ],
 )
 def test_purge_without_required_options_is_usage_error(
-    hub: Hub, said: Said, options: tuple[str, ...], sentence: str
+    hub: Hub, said: CommandRunner, options: tuple[str, ...], sentence: str
 ) -> None:
     said("held", hub.url("lrpm"), *options, code=2)
     assert sentence in said.err
 
 
-def test_purge_without_the_permission_is_refused(said: Said) -> None:
+def test_purge_without_the_permission_is_refused(said: CommandRunner) -> None:
     with serving() as running:
         fill(running, said, "one")
         said("held", running.url("lrpm"), "--kind", "jobs", "--name", "*", "--purge", "--yes", code=1)
@@ -66,7 +66,7 @@ def test_purge_without_the_permission_is_refused(said: Said) -> None:
 
 
 @pytest.mark.parametrize(("typed", "remaining"), [("y", 0), ("n", 1)])
-def test_purge_asks_on_a_terminal(hub: Hub, said: Said, typed: str, remaining: int) -> None:
+def test_purge_asks_on_a_terminal(hub: Hub, said: CommandRunner, typed: str, remaining: int) -> None:
     fill(hub, said, f"asked_{typed}")
     chosen = "--kind", "jobs", "--name", f"asked_{typed}.*"
     with Terminal("held", hub.url("lrpm"), *chosen, "--purge", has_keyboard=True) as terminal:

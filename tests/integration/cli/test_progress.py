@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.command_output import Said
+from tests.support.command_output import CommandRunner
 from tests.support.hubs import Hub, serving
 from tests.support.terminals import Terminal
 
@@ -31,7 +31,7 @@ def arguments(hub: Hub, protocol: str, *steps: object, waits: bool = True) -> li
     ("value", "numbers"), [(0.5, " 50%"), ({"done": 3, "total": 12}, " 25%  3/12"), ([1, 10], " 10%  1/10")]
 )
 def test_bar_moves_and_disappears_at_the_end(
-    hub: Hub, said: Said, protocol: str, value: object, numbers: str, tmp_path: Path
+    hub: Hub, said: CommandRunner, protocol: str, value: object, numbers: str, tmp_path: Path
 ) -> None:
     out = tmp_path / "out"
     with Terminal(*arguments(hub, protocol, "soon", [value, "page 5"]), out=out) as terminal:
@@ -47,7 +47,7 @@ def test_bar_moves_and_disappears_at_the_end(
 
 
 @protocols_with_notes
-def test_warning_is_a_line_above_the_bar(hub: Hub, said: Said, protocol: str) -> None:
+def test_warning_is_a_line_above_the_bar(hub: Hub, said: CommandRunner, protocol: str) -> None:
     with Terminal(*arguments(hub, protocol, [0.5, "page [bold]5"], WARNING, 0.75)) as terminal:
         # Markup in the text of a method is not interpreted.
         terminal.until("75%")
@@ -80,13 +80,13 @@ def test_failure_is_printed_after_the_bar(hub: Hub) -> None:
 
 
 @protocols_with_notes
-def test_no_bar_without_a_terminal(hub: Hub, said: Said, protocol: str) -> None:
+def test_no_bar_without_a_terminal(hub: Hub, said: CommandRunner, protocol: str) -> None:
     assert said(*arguments(hub, protocol, [0.5, "page 5"], "more", WARNING, waits=False)) == '"built"\n'
     assert said.err == "fiveways call: warning [demo_warn]: no picture\n"
 
 
 @pytest.mark.parametrize("protocol", ["nq+http", "nq+ws"])
-def test_verbose_prints_all_notes(hub: Hub, said: Said, protocol: str) -> None:
+def test_verbose_prints_all_notes(hub: Hub, said: CommandRunner, protocol: str) -> None:
     steps = [{"kind": kind, "text": "x"} for kind in ("transient", "debug")]
     assert said(*arguments(hub, protocol, *steps, WARNING, waits=False)) == '"built"\n'
     assert said.err == "fiveways call: warning [demo_warn]: no picture\n"
@@ -97,7 +97,7 @@ def test_verbose_prints_all_notes(hub: Hub, said: Said, protocol: str) -> None:
     assert "fiveways call: note: page 5" in lines
 
 
-def test_verbose_prints_all_notes_on_a_terminal(hub: Hub, said: Said) -> None:
+def test_verbose_prints_all_notes_on_a_terminal(hub: Hub, said: CommandRunner) -> None:
     steps = [{"kind": "debug", "text": "cold"}, [0.5, "page 5"]]
     with Terminal(*arguments(hub, "nq+http", *steps), "--verbose") as terminal:
         terminal.until("page 5")

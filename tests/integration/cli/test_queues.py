@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.command_output import Said
+from tests.support.command_output import CommandRunner
 from tests.support.hubs import PATIENCE, Hub, completions, feed, serving, start
 from tests.support.terminals import Terminal
 
@@ -30,7 +30,7 @@ def queue(request: pytest.FixtureRequest) -> str:
     return re.sub(r"\W+", "_", request.node.name)
 
 
-def counts(hub: Hub, said: Said, queue: str) -> tuple[int, int, int]:
+def counts(hub: Hub, said: CommandRunner, queue: str) -> tuple[int, int, int]:
     """Return the numbers of waiting, given and dead jobs."""
     numbers = json.loads(said("queues", hub.url("lrpm"), queue))
     return numbers["waiting"], numbers["given"], numbers["dead"]
@@ -43,7 +43,7 @@ def pushed(hub: Hub, queue: str, text: str) -> "tuple[int, str, str]":
     return process.returncode, out, err
 
 
-def pull(said: Said, url: str, queue: str, *options: str, code: int = 0) -> str:
+def pull(said: CommandRunner, url: str, queue: str, *options: str, code: int = 0) -> str:
     """Pull with a timeout."""
     return said("pull", url, queue, "--timeout", str(PATIENCE), *options, code=code)
 
@@ -54,7 +54,7 @@ def line_of(process: "subprocess.Popen[str]") -> str:
 
 
 @every_protocol
-def test_jobs_are_pushed_and_pulled(hub: Hub, said: Said, queue: str, protocol: str) -> None:
+def test_jobs_are_pushed_and_pulled(hub: Hub, said: CommandRunner, queue: str, protocol: str) -> None:
     url = hub.url(protocol)
     assert said("push", url, queue, '{"photo": "a.png"}') == "1\n"
     assert said("push", url, queue) == "2\n"
@@ -64,12 +64,12 @@ def test_jobs_are_pushed_and_pulled(hub: Hub, said: Said, queue: str, protocol: 
     assert counts(hub, said, queue) == (0, 0, 0)
 
 
-def test_each_line_is_a_job(hub: Hub, said: Said, queue: str) -> None:
+def test_each_line_is_a_job(hub: Hub, said: CommandRunner, queue: str) -> None:
     assert pushed(hub, queue, '1\n\n  "two"\n[3]') == (0, "3\n", "")
     assert said("pull", hub.url("lrpm"), queue, "--follow", "--timeout", "3") == '1\n"two"\n[3]\n'
 
 
-def test_line_is_pushed_before_the_next_one_arrives(hub: Hub, said: Said, queue: str) -> None:
+def test_line_is_pushed_before_the_next_one_arrives(hub: Hub, said: CommandRunner, queue: str) -> None:
     process = start("push", hub.url("lrpm"), queue, "--lines")
     assert process.stdin is not None
     for line in ("1\n", "2\n"):
@@ -84,7 +84,7 @@ def test_line_is_pushed_before_the_next_one_arrives(hub: Hub, said: Said, queue:
     assert err in [f"fiveways push: the hub has confirmed {end}\n" for end in ends]
 
 
-def test_invalid_line_ends_push_and_prints_confirmed_jobs(hub: Hub, said: Said, queue: str) -> None:
+def test_invalid_line_ends_push_and_prints_confirmed_jobs(hub: Hub, said: CommandRunner, queue: str) -> None:
     code, out, err = pushed(hub, queue, "1\n\n{\n4\n")
     assert (code, out) == (2, "")
     first, second = err.splitlines()
@@ -101,7 +101,7 @@ def test_file_is_pushed_line_by_line(hub: Hub, queue: str, tmp_path: Path) -> No
 
 
 @every_protocol
-def test_command_handles_the_job(hub: Hub, said: Said, queue: str, protocol: str) -> None:
+def test_command_handles_the_job(hub: Hub, said: CommandRunner, queue: str, protocol: str) -> None:
     url = hub.url(protocol)
     said("push", url, queue, '{"n": 1}')
     said("push", url, queue, "2")
@@ -113,7 +113,7 @@ def test_command_handles_the_job(hub: Hub, said: Said, queue: str, protocol: str
 
 
 @every_protocol
-def test_job_of_failed_command_returns_to_the_queue(hub: Hub, said: Said, queue: str, protocol: str) -> None:
+def test_job_of_failed_command_returns_to_the_queue(hub: Hub, said: CommandRunner, queue: str, protocol: str) -> None:
     url = hub.url(protocol)
     said("push", url, queue, "1")
     pull(said, url, queue, "--exec", "exit 3", code=1)
@@ -124,7 +124,7 @@ def test_job_of_failed_command_returns_to_the_queue(hub: Hub, said: Said, queue:
     assert counts(hub, said, queue) == (0, 0, 1)
 
 
-def test_returned_jobs_are_counted(hub: Hub, said: Said, queue: str) -> None:
+def test_returned_jobs_are_counted(hub: Hub, said: CommandRunner, queue: str) -> None:
     url = hub.url("lrpm")
     pushed(hub, queue, "1\n2\n")
     pull(said, url, queue, "--count", "3", "--exec", "grep 2", code=1)
@@ -133,7 +133,7 @@ def test_returned_jobs_are_counted(hub: Hub, said: Said, queue: str) -> None:
     assert counts(hub, said, queue) == (0, 0, 1)
 
 
-def test_missing_command_ends_pull_before_jobs_are_dead(hub: Hub, said: Said, queue: str) -> None:
+def test_missing_command_ends_pull_before_jobs_are_dead(hub: Hub, said: CommandRunner, queue: str) -> None:
     pushed(hub, queue, "1\n2\n")
     said("pull", hub.url("lrpm"), queue, "--follow", "--timeout", "3", "--exec", "/no/such/command", code=1)
     message = "the shell cannot run the command (exit code 127); the job was returned to the queue"
@@ -144,7 +144,7 @@ def test_missing_command_ends_pull_before_jobs_are_dead(hub: Hub, said: Said, qu
 @every_protocol
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_stopped_worker_returns_its_job(
-    hub: Hub, said: Said, queue: str, protocol: str, number: signal.Signals
+    hub: Hub, said: CommandRunner, queue: str, protocol: str, number: signal.Signals
 ) -> None:
     said("push", hub.url("lrpm"), queue, "1")
     process = start(
@@ -159,7 +159,7 @@ def test_stopped_worker_returns_its_job(
     assert pull(said, hub.url("lrpm"), queue) == "1\n"
 
 
-def test_job_returns_to_the_queue_if_stdout_is_closed(hub: Hub, said: Said, queue: str) -> None:
+def test_job_returns_to_the_queue_if_stdout_is_closed(hub: Hub, said: CommandRunner, queue: str) -> None:
     process = start("pull", hub.url("lrpm"), queue, "--timeout", str(PATIENCE), "--follow")
     said("push", hub.url("lrpm"), queue, "1")
     assert line_of(process) == "1\n"
@@ -174,20 +174,20 @@ def test_job_returns_to_the_queue_if_stdout_is_closed(hub: Hub, said: Said, queu
 
 
 @every_protocol
-def test_pull_timeout_returns_124(hub: Hub, said: Said, queue: str, protocol: str) -> None:
+def test_pull_timeout_returns_124(hub: Hub, said: CommandRunner, queue: str, protocol: str) -> None:
     url = hub.url(protocol)
     assert said("pull", url, queue, "--timeout", "0.5", code=124) == ""
     assert said.err == f"fiveways pull: no job arrived in '{queue}' within 0.5 seconds\n"
 
 
-def test_fewer_jobs_than_count_returns_124(hub: Hub, said: Said, queue: str) -> None:
+def test_fewer_jobs_than_count_returns_124(hub: Hub, said: CommandRunner, queue: str) -> None:
     said("push", hub.url("lrpm"), queue, "1")
     assert said("pull", hub.url("lrpm"), queue, "--timeout", "3", "--count", "2", code=124) == "1\n"
     assert said.err == f"fiveways pull: 1 of 2 jobs arrived; no job arrived in '{queue}' within 3 seconds\n"
 
 
 @every_protocol
-def test_dead_jobs_are_redriven(hub: Hub, said: Said, queue: str, protocol: str) -> None:
+def test_dead_jobs_are_redriven(hub: Hub, said: CommandRunner, queue: str, protocol: str) -> None:
     url = hub.url(protocol)
     said("push", url, queue, "1")
     pull(said, url, queue, "--count", str(TRIES), "--exec", "false", code=1)
@@ -199,7 +199,7 @@ def test_dead_jobs_are_redriven(hub: Hub, said: Said, queue: str, protocol: str)
     assert pull(said, url, queue) == "1\n"
 
 
-def test_dead_jobs_are_listed_shown_redriven_and_dropped_one_by_one(hub: Hub, said: Said, queue: str) -> None:
+def test_dead_jobs_are_listed_shown_redriven_and_dropped_one_by_one(hub: Hub, said: CommandRunner, queue: str) -> None:
     url = hub.url("lrpm")
     pushed(hub, queue, '{"n": 1}\n{"n": 2}\n')
     pull(said, url, queue, "--count", str(2 * TRIES), "--exec", "exit 3", code=1)
@@ -219,12 +219,12 @@ def test_dead_jobs_are_listed_shown_redriven_and_dropped_one_by_one(hub: Hub, sa
     assert "the command ended with exit code 3" in terminal.shown
 
 
-def test_empty_queue_prints_a_note(hub: Hub, said: Said, queue: str) -> None:
+def test_empty_queue_prints_a_note(hub: Hub, said: CommandRunner, queue: str) -> None:
     assert counts(hub, said, queue) == (0, 0, 0)
     assert said.err == f"fiveways queues: {queue} is empty\n"
 
 
-def test_terminal_shows_a_table(hub: Hub, said: Said, queue: str) -> None:
+def test_terminal_shows_a_table(hub: Hub, said: CommandRunner, queue: str) -> None:
     url = hub.url("lrpm")
     said("push", url, queue, "1")
     with Terminal("queues", url, queue) as terminal:
@@ -243,7 +243,7 @@ def test_terminal_shows_a_table(hub: Hub, said: Said, queue: str) -> None:
 
 
 @pytest.mark.parametrize("verb", ["push", "pull", "queues"])
-def test_shell_completes_queues(hub: Hub, said: Said, queue: str, verb: str) -> None:
+def test_shell_completes_queues(hub: Hub, said: CommandRunner, queue: str, verb: str) -> None:
     said("push", hub.url("lrpm"), queue, "1")
     assert completions(verb, hub.url("lrpm"), queue[:-1]) == [queue]
 
@@ -264,7 +264,7 @@ def test_shell_completes_queues(hub: Hub, said: Said, queue: str, verb: str) -> 
         (["queues", "ftp://localhost"], "use one of umq+ws://"),
     ],
 )
-def test_usage_error_returns_2_without_connecting(said: Said, arguments: list[str], sentence: str) -> None:
+def test_usage_error_returns_2_without_connecting(said: CommandRunner, arguments: list[str], sentence: str) -> None:
     assert said(*arguments, code=2) == ""
     assert sentence in said.err
     assert said.err.count("\n") == 1

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from tests.support import hubs
-from tests.support.command_output import Said
-from tests.support.journal_scenarios import BEGAN, Story
+from tests.support.command_output import CommandRunner
+from tests.support.journal_scenarios import BEGAN, JournalBuilder
 from tests.support.terminals import Terminal
 
 
@@ -19,14 +19,14 @@ def url() -> Iterator[str]:
         yield hub.urls["lrpm"].replace("lrpm+ws", "http").removesuffix("/lrpm")
 
 
-def recorded_call(answer: bytes = b"5") -> Story:
+def recorded_call(answer: bytes = b"5") -> JournalBuilder:
     """Return the recording of a peer that called a method of the application."""
-    story = Story().mark("s", "umq", "open").heard("s", "umq", b"H1\n***").said("s", "umq", b"W1\n***")
-    story.heard("s", "umq", b"M1\nmath:add\n[2,3]", "1").said("s", "umq", b"R1\n%b" % answer, "1")
-    return story.heard("s", "umq", b"E\n11 Closing").mark("s", "umq", "close")
+    story = JournalBuilder().mark("s", "umq", "open").received("s", "umq", b"H1\n***").sent("s", "umq", b"W1\n***")
+    story.received("s", "umq", b"M1\nmath:add\n[2,3]", "1").sent("s", "umq", b"R1\n%b" % answer, "1")
+    return story.received("s", "umq", b"E\n11 Closing").mark("s", "umq", "close")
 
 
-def test_equal_responses_return_0(url: str, tmp_path: Path, said: Said) -> None:
+def test_equal_responses_return_0(url: str, tmp_path: Path, said: CommandRunner) -> None:
     output = said("replay", str(recorded_call().write(tmp_path)), url)
     assert output.splitlines() == [
         "sent 2 frames of 1 sessions",
@@ -38,7 +38,7 @@ def test_equal_responses_return_0(url: str, tmp_path: Path, said: Said) -> None:
     assert said.err == ""
 
 
-def test_differences_are_printed_and_return_1(url: str, tmp_path: Path, said: Said) -> None:
+def test_differences_are_printed_and_return_1(url: str, tmp_path: Path, said: CommandRunner) -> None:
     directory = str(recorded_call(b"6").write(tmp_path))
     output = said("replay", directory, url, "--speed", "max", code=1)
     assert output.splitlines()[1:] == [
@@ -68,7 +68,7 @@ def test_differences_are_printed_and_return_1(url: str, tmp_path: Path, said: Sa
     ]
 
 
-def test_time_range_selects_frames(url: str, tmp_path: Path, said: Said) -> None:
+def test_time_range_selects_frames(url: str, tmp_path: Path, said: CommandRunner) -> None:
     directory = str(recorded_call().write(tmp_path))
     assert BEGAN == 1_767_225_600 * 10**9
     later = json.loads(said("replay", directory, url, "--from", "2026-01-01T00:00:01Z", "--json"))
@@ -77,17 +77,21 @@ def test_time_range_selects_frames(url: str, tmp_path: Path, said: Said) -> None
     assert (later["sent"], earlier["sent"], whole["sent"]) == (0, 0, 2)
 
 
-def test_skipped_frames_and_sessions_are_listed(url: str, tmp_path: Path, said: Said) -> None:
-    story = recorded_call().heard("m", "mqtt-rpc", b"", channel="/a").heard("z", "nq", b"[]", transport="zmq")
-    story.heard("s2", "umq", b"M1\nmath:", size=99).write(tmp_path)
+def test_skipped_frames_and_sessions_are_listed(url: str, tmp_path: Path, said: CommandRunner) -> None:
+    story = recorded_call().received("m", "mqtt-rpc", b"", channel="/a").received("z", "nq", b"[]", transport="zmq")
+    story.received("s2", "umq", b"M1\nmath:", size=99).write(tmp_path)
     output = said("replay", str(tmp_path), url)
     assert "  1 frames not sent: truncated in the journal" in output
     assert "  1 sessions skipped, mqtt-rpc/mqtt: sessions over an MQTT broker are not replayed" in output
     assert "  1 sessions skipped, nq/zmq: --zmq is required for sessions over ZeroMQ" in output
 
 
-def test_control_characters_are_escaped(url: str, tmp_path: Path, said: Said) -> None:
-    story = Story().heard("\x1b[2J", "umq", b"M1\nhub:echo\n\x1b[2Jnow").said("\x1b[2J", "umq", b"R1\n\xc2\x9b2Jthen")
+def test_control_characters_are_escaped(url: str, tmp_path: Path, said: CommandRunner) -> None:
+    story = (
+        JournalBuilder()
+        .received("\x1b[2J", "umq", b"M1\nhub:echo\n\x1b[2Jnow")
+        .sent("\x1b[2J", "umq", b"R1\n\xc2\x9b2Jthen")
+    )
     story.write(tmp_path)
     for options in ([], ["--json"]):
         output = said("replay", str(tmp_path), url, *options, code=1)
@@ -113,25 +117,25 @@ def test_control_characters_are_escaped(url: str, tmp_path: Path, said: Said) ->
     ],
 )
 def test_usage_error_is_one_sentence(
-    arguments: list[str], code: int, sentence: str, tmp_path: Path, said: Said
+    arguments: list[str], code: int, sentence: str, tmp_path: Path, said: CommandRunner
 ) -> None:
     said("replay", str(recorded_call().write(tmp_path)), *arguments, code=code)
     assert said.err.startswith(f"fiveways replay: {sentence}")
     assert said.err.count("\n") == 1
 
 
-def test_directory_without_journal_is_an_error(tmp_path: Path, said: Said) -> None:
+def test_directory_without_journal_is_an_error(tmp_path: Path, said: CommandRunner) -> None:
     said("replay", str(tmp_path), "http://localhost:1", code=1)
     assert said.err == f"fiveways replay: there is no journal in {tmp_path}: it has no segments\n"
 
 
-def test_replay_to_a_port_without_listener_sends_nothing(tmp_path: Path, said: Said) -> None:
+def test_replay_to_a_port_without_listener_sends_nothing(tmp_path: Path, said: CommandRunner) -> None:
     assert said("replay", str(recorded_call().write(tmp_path)), "http://127.0.0.1:1", code=1) == ""
     assert said.err == "fiveways replay: cannot replay: nothing listens on 127.0.0.1:1\n"
 
 
 def test_terminal_shows_progress(url: str, tmp_path: Path) -> None:
-    recorded_call().wait(500).heard("t", "umq", b"M1\nmath:add\n[2,3]").said("t", "umq", b"R1\n5").write(tmp_path)
+    recorded_call().wait(500).received("t", "umq", b"M1\nmath:add\n[2,3]").sent("t", "umq", b"R1\n5").write(tmp_path)
     with Terminal("replay", str(tmp_path), url) as terminal:
         terminal.until("replay")
         terminal.until("/9")

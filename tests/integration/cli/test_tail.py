@@ -8,9 +8,9 @@ import pytest
 
 from fiveways.wire.packet import Packet
 from tests.support import hubs
-from tests.support.command_output import Said
-from tests.support.journal_scenarios import RUN, Story, a_day_at_the_hub
-from tests.support.journal_writing import Written
+from tests.support.command_output import CommandRunner
+from tests.support.journal_scenarios import RUN, JournalBuilder, a_day_at_the_hub
+from tests.support.journal_writing import RecordedJournal
 from tests.support.terminals import Terminal
 
 
@@ -28,7 +28,7 @@ def rows(output: str) -> list[dict[str, object]]:
     return [json.loads(line) for line in output.splitlines()]
 
 
-def test_message_is_one_line(journal: str, said: Said) -> None:
+def test_message_is_one_line(journal: str, said: CommandRunner) -> None:
     lines = said("tail", journal, "--op", "7").splitlines()
     assert lines[0] == "00:00:00.003000 → umq/ws        caller         call      math.add #1 op=7 [2,3] 17 B"
     assert words("\n".join(lines[1:])) == [
@@ -38,7 +38,7 @@ def test_message_is_one_line(journal: str, said: Said) -> None:
     ]
 
 
-def test_last_messages_are_printed(journal: str, said: Said) -> None:
+def test_last_messages_are_printed(journal: str, said: CommandRunner) -> None:
     assert len(said("tail", journal).splitlines()) == 10
     assert words(said("tail", journal, "-n", "1")) == [["→", "umq/ws", "caller", "close", "11", "Closing"]]
     everything = said("tail", journal, "-n", "1000").splitlines()
@@ -47,11 +47,11 @@ def test_last_messages_are_printed(journal: str, said: Said) -> None:
     assert said("tail", journal, "-n", "0") == ""
 
 
-def test_last_messages_are_read_from_several_segments(tmp_path: Path, said: Said) -> None:
-    story = Story()
+def test_last_messages_are_read_from_several_segments(tmp_path: Path, said: CommandRunner) -> None:
+    story = JournalBuilder()
     for number in range(5):
-        story.heard("s", "umq", b"M%d\na\n" % number).write(tmp_path, number)
-    other = Story("20250101T000000-bbbbbb").heard("old", "umq", b"M9\na\n")
+        story.received("s", "umq", b"M%d\na\n" % number).write(tmp_path, number)
+    other = JournalBuilder("20250101T000000-bbbbbb").received("old", "umq", b"M9\na\n")
     other.write(tmp_path)
     assert [row["id"] for row in rows(said("tail", str(tmp_path), "-n", "3", "--json"))] == ["2", "3", "4"]
     # Runs are merged by time, not by file name.
@@ -75,12 +75,14 @@ def test_last_messages_are_read_from_several_segments(tmp_path: Path, said: Said
         (["--kind", "nothing"], []),
     ],
 )
-def test_filter_selects_messages(options: list[str], expected: list[str] | None, journal: str, said: Said) -> None:
+def test_filter_selects_messages(
+    options: list[str], expected: list[str] | None, journal: str, said: CommandRunner
+) -> None:
     kinds = [row["kind"] for row in rows(said("tail", journal, "-n", "100", "--json", *options))]
     assert kinds == expected if expected is not None else {"open", "close"} <= set(kinds)
 
 
-def test_json_has_all_fields(journal: str, said: Said) -> None:
+def test_json_has_all_fields(journal: str, said: CommandRunner) -> None:
     (row,) = rows(said("tail", journal, "--kind", "failure", "--json"))
     assert row["time"] == "2026-01-01T00:00:00.015000Z"
     fields = {key: row[key] for key in ("run", "direction", "id", "method", "status", "reason", "code", "body")}
@@ -96,7 +98,7 @@ def test_json_has_all_fields(journal: str, said: Said) -> None:
     }
 
 
-def test_control_characters_are_escaped(journal: str, said: Said) -> None:
+def test_control_characters_are_escaped(journal: str, said: CommandRunner) -> None:
     for options in ([], ["--raw"], ["--json"], ["--json", "--raw"]):
         output = said("tail", journal, "-n", "100", *options)
         assert all(line.isprintable() for line in output.splitlines())
@@ -105,7 +107,7 @@ def test_control_characters_are_escaped(journal: str, said: Said) -> None:
     assert "\\u202e" in line
 
 
-def test_raw_prints_payloads(journal: str, said: Said) -> None:
+def test_raw_prints_payloads(journal: str, said: CommandRunner) -> None:
     assert (
         said("tail", journal, "--op", "7", "--raw", "-n", "4")
         .splitlines()[0]
@@ -115,9 +117,9 @@ def test_raw_prints_payloads(journal: str, said: Said) -> None:
     assert 'op=n8 - [{"t":"math-add","r":"k1","d":[1,1]},{"i":"b1"}]' in batch
 
 
-def test_unreadable_frame_has_a_reason(tmp_path: Path, said: Said) -> None:
-    story = Story().heard("s", "lrpm-json", b"[40").heard("s", "umq", b"R1\nabc", size=100)
-    story.heard("s", "lrpm-json", None, size=100).write(tmp_path)
+def test_unreadable_frame_has_a_reason(tmp_path: Path, said: CommandRunner) -> None:
+    story = JournalBuilder().received("s", "lrpm-json", b"[40").received("s", "umq", b"R1\nabc", size=100)
+    story.received("s", "lrpm-json", None, size=100).write(tmp_path)
     output = said("tail", str(tmp_path)).splitlines()
     assert "unreadable" in output[0]
     assert output[1].endswith("result     #1 (cut) 100 B")
@@ -126,8 +128,8 @@ def test_unreadable_frame_has_a_reason(tmp_path: Path, said: Said) -> None:
 
 def test_terminal_lines_are_coloured_and_truncated(tmp_path: Path) -> None:
     body = b'"' + "ü".encode() * 400 + b'"'
-    story = Story().heard("s", "lrpm-json", b'[40,1,"a.b",%b,{}]' % body)
-    story.said("s", "lrpm-json", b'[20,40,1,"app.err.failed","no luck",{}]').write(tmp_path)
+    story = JournalBuilder().received("s", "lrpm-json", b'[40,1,"a.b",%b,{}]' % body)
+    story.sent("s", "lrpm-json", b'[20,40,1,"app.err.failed","no luck",{}]').write(tmp_path)
     with Terminal("tail", str(tmp_path)) as terminal:
         assert terminal.end() == 0
     first, second = terminal.shown.splitlines()
@@ -138,7 +140,7 @@ def test_terminal_lines_are_coloured_and_truncated(tmp_path: Path) -> None:
 
 
 def test_follow_prints_new_messages_once_until_ctrl_c(tmp_path: Path) -> None:
-    written = Written(tmp_path)
+    written = RecordedJournal(tmp_path)
     written.hear(b'[40,0,"a.b",null,{}]')
     written.turn()
     while written.journal.written_records < 1:
@@ -152,7 +154,7 @@ def test_follow_prints_new_messages_once_until_ctrl_c(tmp_path: Path) -> None:
         if number == 150:
             ids += [json.loads(process.stdout.readline())["id"] for _ in range(100)]
     written.stop()
-    second_run = Written(tmp_path, run="20260101T000001-bbbbbb")
+    second_run = RecordedJournal(tmp_path, run="20260101T000001-bbbbbb")
     second_run.track().record_received(1, Packet(b'[40,300,"a.b",null,{}]'), "")
     second_run.stop()
     while len(ids) < 301:
@@ -174,7 +176,7 @@ def test_follow_prints_new_messages_once_until_ctrl_c(tmp_path: Path) -> None:
     ],
 )
 def test_error_is_one_sentence(
-    arguments: list[str], sentence: str, said: Said, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    arguments: list[str], sentence: str, said: CommandRunner, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "file").touch()
@@ -188,7 +190,7 @@ def test_closed_stdout_ends_follow(journal: str) -> None:
     assert process.stdout is not None
     process.stdout.readline()
     process.stdout.close()
-    Story("20270101T000000-cccccc").heard("s", "umq", b"M1\na\n").write(Path(journal))
+    JournalBuilder("20270101T000000-cccccc").received("s", "umq", b"M1\na\n").write(Path(journal))
     assert process.wait(hubs.PATIENCE) == 0
     assert process.stderr is not None
     assert process.stderr.read() == ""

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from tests.support.command_output import Said
-from tests.support.journal_scenarios import BEGAN, RUN, STEP, Story, a_day_at_the_hub
+from tests.support.command_output import CommandRunner
+from tests.support.journal_scenarios import BEGAN, RUN, STEP, JournalBuilder, a_day_at_the_hub
 from tests.support.terminals import Terminal
 
 LATER = "20260102T000000-bbbbbb"
@@ -18,12 +18,12 @@ def journal(tmp_path: Path) -> str:
     return str(a_day_at_the_hub().write(tmp_path / "journal"))
 
 
-def traced(said: Said, *arguments: str) -> dict[str, Any]:
+def traced(said: CommandRunner, *arguments: str) -> dict[str, Any]:
     summary: dict[str, Any] = json.loads(said("trace", *arguments, "--json"))
     return summary
 
 
-def test_call_is_shown_with_all_messages_and_times(journal: str, said: Said) -> None:
+def test_call_is_shown_with_all_messages_and_times(journal: str, said: CommandRunner) -> None:
     lines = said("trace", "7", journal).splitlines()
     assert lines[0] == f"operation 7, math.add: result after 10.000 ms, run {RUN} on here, 2026-01-01"
     assert lines[1:4] == [
@@ -40,7 +40,7 @@ def test_call_is_shown_with_all_messages_and_times(journal: str, said: Said) -> 
     ]
 
 
-def test_json_has_summary_and_frames(journal: str, said: Said) -> None:
+def test_json_has_summary_and_frames(journal: str, said: CommandRunner) -> None:
     summary = traced(said, "7", journal)
     frames = summary.pop("frames")
     assert [(row["seq"], row["kind"], row["body"]) for row in frames] == [
@@ -76,15 +76,15 @@ def test_json_has_summary_and_frames(journal: str, said: Said) -> None:
     }
 
 
-def test_attempts_forwards_and_parts_are_counted(tmp_path: Path, said: Said) -> None:
-    story = Story()
+def test_attempts_forwards_and_parts_are_counted(tmp_path: Path, said: CommandRunner) -> None:
+    story = JournalBuilder()
     request = b'{"t":"a-b","r":"k1","d":1}'
-    story.heard("q.1", "nq", request, "n1", peer="q").said("q.1", "nq", b'{"a":"b1","i":"k1"}', "n1", peer="q")
-    story.heard("q.2", "nq", request, "n1", peer="q")
-    story.said("w1", "lrpm-json", b'[40,1,"a.b",1,{}]', "n1").said("w2", "lrpm-json", b'[40,2,"a.b",1,{}]', "n1")
-    story.heard("w2", "lrpm-json", b'[20,40,2,"app.err.failed","no luck",{}]', "n1")
-    story.said("q.2", "nq", b'{"a":"b1","i":"k1","d":1,"n":1}', "n1", peer="q")
-    story.said(
+    story.received("q.1", "nq", request, "n1", peer="q").sent("q.1", "nq", b'{"a":"b1","i":"k1"}', "n1", peer="q")
+    story.received("q.2", "nq", request, "n1", peer="q")
+    story.sent("w1", "lrpm-json", b'[40,1,"a.b",1,{}]', "n1").sent("w2", "lrpm-json", b'[40,2,"a.b",1,{}]', "n1")
+    story.received("w2", "lrpm-json", b'[20,40,2,"app.err.failed","no luck",{}]', "n1")
+    story.sent("q.2", "nq", b'{"a":"b1","i":"k1","d":1,"n":1}', "n1", peer="q")
+    story.sent(
         "q.2", "nq", b'{"a":"b1","i":"k1","n":2,"f":0,"e":{"type":"app","fatal":true,"text":"no luck"}}', "n1", peer="q"
     )
     story.write(tmp_path)
@@ -100,16 +100,18 @@ def test_attempts_forwards_and_parts_are_counted(tmp_path: Path, said: Said) -> 
 
 
 @pytest.mark.parametrize(("frame", "outcome"), [(b"[21,1,{}]", "cancelled"), (None, "unanswered")])
-def test_call_without_response_has_no_latency(frame: bytes | None, outcome: str, tmp_path: Path, said: Said) -> None:
-    story = Story().heard("s", "lrpm-json", b'[40,1,"a.b",1,{}]', "1")
+def test_call_without_response_has_no_latency(
+    frame: bytes | None, outcome: str, tmp_path: Path, said: CommandRunner
+) -> None:
+    story = JournalBuilder().received("s", "lrpm-json", b'[40,1,"a.b",1,{}]', "1")
     if frame is not None:
-        story.heard("s", "lrpm-json", frame, "1")
+        story.received("s", "lrpm-json", frame, "1")
     summary = traced(said, "1", str(story.write(tmp_path)))
     assert (summary["outcome"], summary["latency_ns"], summary["callees"]) == (outcome, None, [])
     assert f"a.b: {outcome}, run" in said("trace", "1", str(tmp_path))
 
 
-def test_publication_shows_delivery_to_subscribers(journal: str, said: Said) -> None:
+def test_publication_shows_delivery_to_subscribers(journal: str, said: CommandRunner) -> None:
     summary = traced(said, "p1", journal)
     assert (summary["kind"], summary["topic"], summary["publisher"]["session"]) == ("publication", "news", "caller")
     subscribers = [
@@ -123,11 +125,11 @@ def test_publication_shows_delivery_to_subscribers(journal: str, said: Said) -> 
     assert "hub → subscriber drop      news third the peer reads too slowly" in output
 
 
-def test_other_messages_of_a_frame_are_not_shown(journal: str, said: Said) -> None:
+def test_other_messages_of_a_frame_are_not_shown(journal: str, said: CommandRunner) -> None:
     assert [row["id"] for row in traced(said, "n8", journal)["frames"]] == ["k1", "k1"]
 
 
-def test_latest_run_is_shown_and_others_are_named(tmp_path: Path, said: Said) -> None:
+def test_latest_run_is_shown_and_others_are_named(tmp_path: Path, said: CommandRunner) -> None:
     directory = a_day_at_the_hub().write(tmp_path)
     a_day_at_the_hub(LATER, BEGAN + 86_400_000 * STEP).write(directory)
     assert traced(said, "7", str(directory))["run"] == LATER
@@ -145,15 +147,17 @@ def test_latest_run_is_shown_and_others_are_named(tmp_path: Path, said: Said) ->
     ],
 )
 def test_unknown_operation_is_an_error(
-    arguments: list[str], code: int, sentence: str, journal: str, said: Said
+    arguments: list[str], code: int, sentence: str, journal: str, said: CommandRunner
 ) -> None:
     said("trace", arguments[0], journal, *arguments[1:], code=code)
     assert said.err.startswith(f"fiveways trace: {sentence}")
     assert said.err.count("\n") == 1
 
 
-def test_control_characters_are_escaped(tmp_path: Path, said: Said) -> None:
-    story = Story().heard("s\x1b[2J", "umq", b"M1\n\x1b[2Jx\n\x07", "1", peer="\x1b]0;boo\x07", node="\x9b2J")
+def test_control_characters_are_escaped(tmp_path: Path, said: CommandRunner) -> None:
+    story = JournalBuilder().received(
+        "s\x1b[2J", "umq", b"M1\n\x1b[2Jx\n\x07", "1", peer="\x1b]0;boo\x07", node="\x9b2J"
+    )
     story.mark("t", "umq", "drop", "p2", reason="\x1b", channel="\x1b[2J").write(tmp_path)
     for op in ("1", "p2"):
         for options in ([], ["--json"]):

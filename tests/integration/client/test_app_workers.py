@@ -3,7 +3,6 @@
 import asyncio
 import logging
 import threading
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -20,7 +19,9 @@ from fiveways.model.messages import Call
 from fiveways.settings.limits import LimitSettings
 from fiveways.settings.sections import AuthSettings, ServerSettings, Settings
 from tests.support.raw_peers import Place, hub, settings
-from tests.support.scripted_hub import URLS, until, waiting
+from tests.support.running import async_test
+from tests.support.scripted_hub import URLS, wait_for_state
+from tests.support.waiting import until
 
 PROTOCOLS = ("umq", "lrpm-json", "nq")
 every_protocol = pytest.mark.parametrize("protocol", PROTOCOLS)
@@ -33,11 +34,6 @@ def at(place: Place, protocol: str, **settings: object) -> Connector:
 def eager(max_tries: int = 3) -> Settings:
     """Return settings of a hub that retries failed jobs immediately."""
     return settings(limits=LimitSettings(retry_delay=0.01, max_tries=max_tries))
-
-
-async def eventually(condition: Callable[[], bool]) -> None:
-    while not condition():  # noqa: ASYNC110
-        await asyncio.sleep(0.01)
 
 
 async def reached(peer: Peer, name: str, state: str, count: int) -> None:
@@ -66,7 +62,7 @@ class Photo:
 
 
 @every_protocol
-@waiting
+@async_test
 async def test_jobs_reach_async_and_plain_functions(protocol: str) -> None:
     app, seen = App(), list[object]()
 
@@ -87,14 +83,14 @@ async def test_jobs_reach_async_and_plain_functions(protocol: str) -> None:
             await other.push("photos", {"path": "b.png", "width": 5})
             assert [(await anext(events)).data, (await anext(events)).data] == ["a.png", "b.png"]
         await other.push("mails", {"to": "ann"})
-        await eventually(lambda: len(seen) == 3)
+        await until(lambda: len(seen) == 3)
         await emptied(other, "photos")
         await emptied(other, "mails")
         assert seen == [Photo("a.png"), Photo("b.png", 5), ({"to": "ann"}, False)]
 
 
 @every_protocol
-@waiting
+@async_test
 async def test_failing_job_is_retried_and_completed(protocol: str) -> None:
     app, tries = App(), list[int]()
 
@@ -106,13 +102,13 @@ async def test_failing_job_is_retried_and_completed(protocol: str) -> None:
 
     async with hub(eager()) as place, at(place, "umq") as other, at(place, protocol, app=app):
         await other.push("jobs", 7)
-        await eventually(lambda: len(tries) == 3)
+        await until(lambda: len(tries) == 3)
         await emptied(other, "jobs")
         assert (await queue_of(other, "jobs")).get("dead", 0) == 0
 
 
 @every_protocol
-@waiting
+@async_test
 async def test_dead_job_has_the_text_of_a_fail_but_not_of_other_exceptions(
     protocol: str, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -142,7 +138,7 @@ async def test_dead_job_has_the_text_of_a_fail_but_not_of_other_exceptions(
     assert record.getMessage().split()[-1] in hidden
 
 
-@waiting
+@async_test
 async def test_show_errors_sends_the_exception_of_a_worker() -> None:
     app = App(show_errors=True)
 
@@ -158,7 +154,7 @@ async def test_show_errors_sends_the_exception_of_a_worker() -> None:
 
 
 @every_protocol
-@waiting
+@async_test
 async def test_concurrency_bounds_the_jobs_in_progress(protocol: str) -> None:
     app, now, done, release = App(), list[int](), list[int](), asyncio.Event()
 
@@ -171,17 +167,17 @@ async def test_concurrency_bounds_the_jobs_in_progress(protocol: str) -> None:
     async with hub() as place, at(place, protocol, app=app) as peer:
         for number in range(9):
             await peer.push("jobs", number)
-        await eventually(lambda: len(now) >= 3)
+        await until(lambda: len(now) >= 3)
         await peer.call("hub.ping")  # the hub would have delivered a fourth job before this response
         assert len(now) == 3
         assert (await queue_of(peer, "jobs"))["given"] == 3
         release.set()
-        await eventually(lambda: len(done) == 9)
+        await until(lambda: len(done) == 9)
         assert sorted(done) == list(range(9))
 
 
 @every_protocol
-@waiting
+@async_test
 async def test_worker_pulls_again_after_a_lost_connection(protocol: str) -> None:
     app, seen = App(), list[int]()
 
@@ -191,19 +187,19 @@ async def test_worker_pulls_again_after_a_lost_connection(protocol: str) -> None
 
     async with hub() as place, at(place, "umq") as other, at(place, protocol, app=app, backoff=(0.01, 0.05)) as peer:
         await other.push("jobs", 1)
-        await eventually(lambda: seen == [1])
+        await until(lambda: seen == [1])
         session = peer._core.reconnector.session
         assert session is not None
         session._link.abort()
-        await until(peer, ConnectionState.RECONNECTED)
+        await wait_for_state(peer, ConnectionState.RECONNECTED)
         for number in (2, 3, 4):
             await other.push("jobs", number)
-        await eventually(lambda: sorted(seen) == [1, 2, 3, 4])
+        await until(lambda: sorted(seen) == [1, 2, 3, 4])
         await emptied(other, "jobs")
 
 
 @every_protocol
-@waiting
+@async_test
 async def test_worker_pulls_from_a_restarted_hub_without_a_busy_loop(protocol: str) -> None:
     app, seen = App(), list[int]()
 
@@ -215,7 +211,7 @@ async def test_worker_pulls_from_a_restarted_hub_without_a_busy_loop(protocol: s
         port = place.port
         async with at(place, protocol, app=app, backoff=(0.01, 0.05)) as peer:
             await peer.push("jobs", 1)
-            await eventually(lambda: seen == [1])
+            await until(lambda: seen == [1])
             await place.server.stop()
             pulls, pull = [0], peer.pull
 
@@ -227,12 +223,12 @@ async def test_worker_pulls_from_a_restarted_hub_without_a_busy_loop(protocol: s
             await asyncio.sleep(0.2)
             assert pulls[0] <= 2
             async with hub(settings(server=ServerSettings(port=port, drain_timeout=1.0))):
-                await until(peer, ConnectionState.RECONNECTED)
+                await wait_for_state(peer, ConnectionState.RECONNECTED)
                 await peer.push("jobs", 2)
-                await eventually(lambda: seen == [1, 2])
+                await until(lambda: seen == [1, 2])
 
 
-@waiting
+@async_test
 async def test_job_of_a_lost_connection_is_redelivered() -> None:
     app, started, release = App(), list[int](), asyncio.Event()
 
@@ -244,13 +240,13 @@ async def test_job_of_a_lost_connection_is_redelivered() -> None:
 
     async with hub(eager()) as place, at(place, "umq", app=app, backoff=(0.01, 0.05)) as peer:
         await peer.push("jobs", 7)
-        await eventually(lambda: started == [7])
+        await until(lambda: started == [7])
         session = peer._core.reconnector.session
         assert session is not None
         session._link.abort()
-        await until(peer, ConnectionState.RECONNECTED)
+        await wait_for_state(peer, ConnectionState.RECONNECTED)
         release.set()
-        await eventually(lambda: started == [7, 7])
+        await until(lambda: started == [7, 7])
         await emptied(peer, "jobs")
 
 
@@ -259,7 +255,7 @@ def _warnings(caplog: pytest.LogCaptureFixture) -> list[str]:
     return [text for text in texts if "worker=worker jobs" in text]
 
 
-@waiting
+@async_test
 async def test_denied_queue_is_logged_once_and_retried_with_backoff(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -267,14 +263,14 @@ async def test_denied_queue_is_logged_once_and_retried_with_backoff(
     app = App()
     app.worker("jobs", concurrency=4)(lambda data: data)
     async with hub(settings(auth=AuthSettings(call=("hub.push",)))) as place, at(place, "umq", app=app):
-        await eventually(lambda: bool(_warnings(caplog)))
+        await until(lambda: bool(_warnings(caplog)))
         await asyncio.sleep(0.2)  # several retries of four worker slots
     (text,) = _warnings(caplog)
     assert text.startswith("pull of a job failed; retrying with backoff worker=worker jobs error=")
 
 
 @every_protocol
-@waiting
+@async_test
 async def test_close_finishes_a_job_in_progress_and_withdraws_pulls(protocol: str) -> None:
     app, done = App(), list[int]()
 
@@ -295,7 +291,7 @@ async def test_close_finishes_a_job_in_progress_and_withdraws_pulls(protocol: st
 
 @every_protocol
 @pytest.mark.parametrize("kind", ["async", "plain"])
-@waiting
+@async_test
 async def test_close_returns_a_job_that_does_not_finish(
     protocol: str, kind: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -315,13 +311,13 @@ async def test_close_returns_a_job_that_does_not_finish(
         async with hub(eager()) as place, at(place, "umq") as other:
             async with at(place, protocol, app=app):
                 await other.push("jobs", 1)
-                await eventually(lambda: started == [1])
+                await until(lambda: started == [1])
             assert (await other.pull("jobs", timeout=60.0)).data == 1
     finally:
         release.set()
 
 
-@waiting
+@async_test
 async def test_worker_function_may_close_its_connection() -> None:
     app, closed = App(), asyncio.Event()
 
@@ -338,7 +334,7 @@ async def test_worker_function_may_close_its_connection() -> None:
         assert (await other.pull("jobs", timeout=60.0)).data == "stop"
 
 
-@waiting
+@async_test
 async def test_job_that_arrives_with_the_cancellation_of_its_pull_is_returned() -> None:
     async with hub() as place, at(place, "nq") as worker, at(place, "umq") as other:
         pull = asyncio.ensure_future(worker.pull("jobs")._pull())

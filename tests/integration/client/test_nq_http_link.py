@@ -3,7 +3,7 @@
 import asyncio
 import re
 from collections import deque
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 import pytest
@@ -15,7 +15,8 @@ from fiveways.transports.http_client import HttpLink, open_http
 from fiveways.wire.limits import Limits
 from fiveways.wire.packet import Packet
 from tests.support.raw_peers import hub
-from tests.support.scripted_hub import waiting
+from tests.support.running import async_test
+from tests.support.waiting import until
 
 NAMED = b'{"e": {"type": "sys", "note": "peer", "args": ["p1"]}}'
 
@@ -111,7 +112,7 @@ def write(link: HttpLink, *texts: bytes) -> None:
     link.write(link.frames([Packet(text) for text in texts]))
 
 
-@waiting
+@async_test
 async def test_packets_are_posted_sequentially_on_one_connection() -> None:
     async with web() as place, linked(place, headers={"Authorization": "Bearer t"}) as (link, receiver):
         place.answers.extend([http_response(b'{"i":"1"}'), http_response(b'{"i":"2"}')])
@@ -124,7 +125,7 @@ async def test_packets_are_posted_sequentially_on_one_connection() -> None:
         assert b"NQ-Peer: p1\r\n" in place.heads[1]
 
 
-@waiting
+@async_test
 async def test_lost_keepalive_connection_is_replaced() -> None:
     async with web() as place, linked(place) as (link, receiver):
         write(link, b"[]")
@@ -148,7 +149,7 @@ async def test_lost_keepalive_connection_is_replaced() -> None:
         ([b"HTTP/1.1 200 OK\r\nContent-Le"], "did not answer within 1.5 seconds"),
     ],
 )
-@waiting
+@async_test
 async def test_invalid_response_ends_the_link(answers: list[bytes | None], reason: str) -> None:
     async with web() as place, linked(place, timeout=1.5) as (link, receiver):
         place.answers.extend(answers)
@@ -156,7 +157,7 @@ async def test_invalid_response_ends_the_link(answers: list[bytes | None], reaso
         assert re.search(reason, await receiver.over)
 
 
-@waiting
+@async_test
 async def test_too_large_response_is_read_one_byte_beyond_the_limit() -> None:
     async with web() as place, linked(place, Limits(max_text=100)) as (link, receiver):
         place.answers.append(http_response(b"[" + b"1," * 500 + b"1]"))
@@ -165,7 +166,7 @@ async def test_too_large_response_is_read_one_byte_beyond_the_limit() -> None:
         assert len(await receiver.packets.get()) == 101
 
 
-@waiting
+@async_test
 async def test_hub_without_long_polling_is_polled_slowly() -> None:
     async with web() as place, linked(place) as (link, receiver):
         receiver.is_expectant = True
@@ -175,7 +176,7 @@ async def test_hub_without_long_polling_is_polled_slowly() -> None:
         assert place.asked == [("/nq", b"[1]"), ("/nq?wait=20", b"[]")]
 
 
-@waiting
+@async_test
 async def test_responses_on_two_connections_are_handled_in_order() -> None:
     async with web() as place, linked(place) as (link, receiver):
         receiver.is_expectant = True
@@ -191,7 +192,7 @@ async def test_responses_on_two_connections_are_handled_in_order() -> None:
         assert [await receiver.packets.get() for _ in range(2)] == [b"[2]", b"[3]"]
 
 
-@waiting
+@async_test
 async def test_response_after_a_lost_one_is_handled_after_a_delay(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(http_client, "_ORDER_TIMEOUT", 0.01)
     async with web() as place, linked(place) as (link, receiver):
@@ -206,7 +207,7 @@ async def test_response_after_a_lost_one_is_handled_after_a_delay(monkeypatch: p
         never.cancel()
 
 
-@waiting
+@async_test
 async def test_idle_link_has_no_open_connection(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(http_client, "IDLE_TIMEOUT", 0.01)
     async with web() as place, linked(place) as (link, receiver):
@@ -218,7 +219,7 @@ async def test_idle_link_has_no_open_connection(monkeypatch: pytest.MonkeyPatch)
         assert not receiver.over.done()
 
 
-@waiting
+@async_test
 async def test_link_with_much_unsent_data_is_full() -> None:
     async with web() as place, linked(place) as (link, receiver):
         write(link, b"x" * (http_client.HIGH_WATER + 1))
@@ -228,7 +229,7 @@ async def test_link_with_much_unsent_data_is_full() -> None:
         assert (link.is_full, link.unsent_bytes()) == (False, 0)
 
 
-@waiting
+@async_test
 async def test_close_posts_pending_packets() -> None:
     async with web() as place, linked(place) as (link, receiver):
         write(link, b"[1]", b"[2]")
@@ -238,21 +239,21 @@ async def test_close_posts_pending_packets() -> None:
         assert [body for _, body in place.asked] == [b"[1]", b"[2]"]
 
 
-@waiting
+@async_test
 async def test_token_with_a_line_break_is_refused() -> None:
     async with web() as place:
         with pytest.raises(ConnectionLost, match="printable"):
             await connect(f"nq+http://127.0.0.1:{place.port}", token="a\r\nb: c")  # noqa: S106
 
 
-@waiting
+@async_test
 async def test_error_of_a_hub_without_tls_names_the_scheme() -> None:
     async with hub() as place:
         with pytest.raises(ConnectionLost, match="does not speak TLS"):
             await connect(f"nq+https://127.0.0.1:{place.port}")
 
 
-@waiting
+@async_test
 async def test_client_polls_only_while_it_expects_messages(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(http_client, "IDLE_TIMEOUT", 0.01)
     async with hub() as place, connect(f"nq+http://127.0.0.1:{place.port}") as peer:
@@ -263,8 +264,3 @@ async def test_client_polls_only_while_it_expects_messages(monkeypatch: pytest.M
         async with peer.subscribe("news"):
             await until(lambda: link._poll_connection._streams is not None)
         assert await peer.call("hub.echo", 2) == 2
-
-
-async def until(condition: Callable[[], bool]) -> None:
-    while not condition():  # noqa: ASYNC110
-        await asyncio.sleep(0.005)

@@ -19,9 +19,9 @@ from fiveways.transports.zmq_client import open_nq_zmq
 from fiveways.transports.zmq_link import ZmqLink
 from fiveways.wire.limits import Limits
 from fiveways.wire.packet import Packet
-from tests.support.raw_nq_hub import lasting
+from tests.support.raw_nq_hub import resumable_session
 from tests.support.raw_peers import PATIENCE, Place, hub, settings
-from tests.support.scripted_hub import LONGEST, passes, waiting
+from tests.support.running import TEST_TIMEOUT, async_test, loop_iterations
 
 
 @asynccontextmanager
@@ -45,7 +45,7 @@ async def twice(n: int) -> int:
     return 2 * n
 
 
-@waiting
+@async_test
 async def test_all_methods_of_the_client_work_over_zeromq() -> None:
     async def photo(context: Context) -> int:
         context.progress("looking")
@@ -69,7 +69,7 @@ async def test_all_methods_of_the_client_work_over_zeromq() -> None:
         assert (one.protocol, one.state) == ("nq", ConnectionState.CONNECTED)
 
 
-@waiting
+@async_test
 async def test_lost_connection_neither_loses_nor_repeats_calls() -> None:
     runs, began, go_on = [], asyncio.Event(), asyncio.Event()
 
@@ -87,7 +87,7 @@ async def test_lost_connection_neither_loses_nor_repeats_calls() -> None:
             name = caller.session
             for peer in (caller, callee):
                 # The hub does not notice: it considers the next link the same as the previous one.
-                lasting(peer)._link.abort()
+                resumable_session(peer)._link.abort()
             go_on.set()
             assert await call == 42
             assert (runs, caller.session) == ([21], name)
@@ -96,7 +96,7 @@ async def test_lost_connection_neither_loses_nor_repeats_calls() -> None:
             assert events.restored == 0
 
 
-@waiting
+@async_test
 async def test_new_hub_at_the_same_address_gets_all_registrations_again() -> None:
     async with a_hub() as place, at(place) as caller, at(place) as callee:
         await callee.register("twice", twice)
@@ -112,7 +112,7 @@ async def test_new_hub_at_the_same_address_gets_all_registrations_again() -> Non
                 assert (await anext(events)).data == 1
 
 
-@waiting
+@async_test
 async def test_silent_client_sends_heartbeats() -> None:
     async with a_hub() as place, at(place, keepalive=0.1) as peer:
         (link,) = place.server._zmq._port._links.values()  # type: ignore[union-attr]
@@ -121,10 +121,10 @@ async def test_silent_client_sends_heartbeats() -> None:
             while link.received_at <= before + 0.05:  # noqa: ASYNC110
                 await asyncio.sleep(0.01)
         assert peer.state is ConnectionState.CONNECTED
-        assert isinstance(lasting(peer)._link, ZmqLink)
+        assert isinstance(resumable_session(peer)._link, ZmqLink)
 
 
-@waiting
+@async_test
 async def test_silent_hub_is_pinged_and_then_lost() -> None:
     context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
     router = context.socket(zmq.ROUTER)
@@ -133,7 +133,7 @@ async def test_silent_hub_is_pinged_and_then_lost() -> None:
 
     def answer(times: int) -> None:
         """Answer so many greetings, and nothing else."""
-        while len(heard) < times and router.poll(round(1000 * LONGEST)):
+        while len(heard) < times and router.poll(round(1000 * TEST_TIMEOUT)):
             routing_id, text = router.recv_multipart()
             if b"hello" in text:
                 heard.append(text)
@@ -151,17 +151,17 @@ async def test_silent_hub_is_pinged_and_then_lost() -> None:
         context.destroy(linger=0)
 
 
-@waiting
+@async_test
 async def test_each_client_has_a_random_routing_id() -> None:
     async with a_hub() as place, at(place) as one, at(place) as other:
-        ids = {lasting(peer).endpoint()[1]["NQ-Peer"] for peer in (one, other)}
+        ids = {resumable_session(peer).endpoint()[1]["NQ-Peer"] for peer in (one, other)}
         assert len(ids) == 2
         assert all(len(each.removeprefix("fiveways-")) == 32 for each in ids)
         links = place.server._zmq._port._links  # type: ignore[union-attr]
         assert {each.decode() for each in links} == ids
 
 
-@waiting
+@async_test
 async def test_port_without_a_listener_fails_immediately() -> None:
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
@@ -170,7 +170,7 @@ async def test_port_without_a_listener_fails_immediately() -> None:
             await connect(url)
 
 
-@waiting
+@async_test
 async def test_cancelled_connect_closes_the_link_immediately() -> None:
     links: list[ZmqLink] = []
 
@@ -192,21 +192,21 @@ async def test_cancelled_connect_closes_the_link_immediately() -> None:
         silent.bind(("127.0.0.1", 0))
         silent.listen()
         url = f"zmq://127.0.0.1:{silent.getsockname()[1]}"
-        opening = asyncio.create_task(open_nq_zmq(url, receive, limits=Limits(), timeout=2 * LONGEST))
-        await passes()
+        opening = asyncio.create_task(open_nq_zmq(url, receive, limits=Limits(), timeout=2 * TEST_TIMEOUT))
+        await loop_iterations()
         links[0].abort()
         with pytest.raises(ConnectionError, match="the link was closed"):
             await opening
 
 
-@waiting
+@async_test
 async def test_error_of_a_server_without_zeromq_says_so() -> None:
     async with a_hub() as place:
         with pytest.raises(ConnectionLost, match=r"(does not speak ZeroMQ|the connection is lost)$"):
             await connect(f"nq+zmq://127.0.0.1:{place.port}")
 
 
-@waiting
+@async_test
 async def test_foreign_router_times_out_in_the_handshake() -> None:
     context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
     router = context.socket(zmq.ROUTER)

@@ -14,9 +14,10 @@ from fiveways.client.peer import Peer
 from fiveways.client.sync import connect_sync
 from fiveways.errors import CallTimeout, ConnectionLost, LocalProtocolError, NotExecuted
 from fiveways.settings.sections import ZmqSettings
-from tests.support.raw_nq_hub import RawHub, hasten, lasting
+from tests.support.raw_nq_hub import RawHub, hasten, resumable_session
 from tests.support.raw_peers import PATIENCE, Place, hub, settings
-from tests.support.scripted_hub import PROTOCOLS, URLS, passes, until, waiting
+from tests.support.running import async_test, loop_iterations
+from tests.support.scripted_hub import PROTOCOLS, URLS, wait_for_state
 
 TRANSPORTS = ("ws", "http", "zmq")
 every_transport = pytest.mark.parametrize("transport", TRANSPORTS)
@@ -62,7 +63,7 @@ class Service:
 
 
 @every_transport
-@waiting
+@async_test
 async def test_call_continues_during_a_pause_and_its_response_waits(transport: str) -> None:
     service = Service()
     async with a_hub() as place, at(place, transport) as caller, at(place, "ws") as callee:
@@ -71,7 +72,7 @@ async def test_call_continues_during_a_pause_and_its_response_waits(transport: s
             call = caller.begin("work", [21])
             await service.began.wait()
             caller.pause()
-            await until(caller, ConnectionState.PAUSED)
+            await wait_for_state(caller, ConnectionState.PAUSED)
             service.go_on.set()
             await callee.publish("news", 1)
             late = caller.begin("work", [4])
@@ -83,7 +84,7 @@ async def test_call_continues_during_a_pause_and_its_response_waits(transport: s
         assert caller.state is ConnectionState.RECONNECTED
 
 
-@waiting
+@async_test
 async def test_nothing_is_sent_during_a_pause() -> None:
     hub = RawHub()
     async with hub.client() as (peer, session):
@@ -98,16 +99,16 @@ async def test_nothing_is_sent_during_a_pause() -> None:
         assert (hub.links, hub.sessions.empty()) == (1, True)
         peer.resume()
         following = await hub.next()
-        assert await following.heard() == [request]
+        assert await following.next_packet() == [request]
         following.say({"a": "b1", "i": request["r"], "d": 5})
         assert await call == 5
-        while (request := (await following.heard())[-1]).get("t") != "math.sub":
+        while (request := (await following.next_packet())[-1]).get("t") != "math.sub":
             pass
         following.say({"a": "b2", "i": request["r"], "d": 6})
         assert await late == 6
 
 
-@waiting
+@async_test
 async def test_timeouts_apply_during_a_pause() -> None:
     hub = RawHub()
     async with hub.client() as (peer, session):
@@ -120,16 +121,16 @@ async def test_timeouts_apply_during_a_pause() -> None:
             await peer.call("math.add", timeout=0.01)
         peer.resume()
         following = await hub.next()
-        (response,) = await following.heard()
+        (response,) = await following.next_packet()
         assert (response["i"], response["e"]["err"]) == (request["r"], "cancelled")
 
 
-@waiting
+@async_test
 async def test_pause_without_a_link() -> None:
     hub = RawHub()
     async with hub.client(first_wait=0.05, longest_wait=0.05) as (peer, session):
         session.drop()
-        await until(peer, ConnectionState.RECONNECTING)
+        await wait_for_state(peer, ConnectionState.RECONNECTING)
         peer.pause()
         await asyncio.sleep(SOON)
         assert hub.links == 1
@@ -137,7 +138,7 @@ async def test_pause_without_a_link() -> None:
         await hub.next()
 
 
-@waiting
+@async_test
 async def test_pause_while_a_link_is_opened() -> None:
     hub = RawHub()
     gate, dialled = asyncio.Event(), asyncio.Event()
@@ -161,13 +162,13 @@ async def test_pause_while_a_link_is_opened() -> None:
 
 
 @pytest.mark.parametrize("reconnect", [True, False])
-@waiting
+@async_test
 async def test_paused_client_can_be_closed(reconnect: bool) -> None:
     hub = RawHub()
     async with hub.client(reconnect=reconnect) as (peer, _):
         peer.pause()
         call = peer.begin("math.add")
-        await passes()
+        await loop_iterations()
         await peer.close()
         with pytest.raises(ConnectionLost):
             await call
@@ -178,7 +179,7 @@ async def test_paused_client_can_be_closed(reconnect: bool) -> None:
 
 
 @pytest.mark.parametrize("protocol", PROTOCOLS)
-@waiting
+@async_test
 async def test_pause_in_other_protocols_names_the_supported_ones(protocol: str) -> None:
     async with hub() as place, connect(URLS[protocol].replace("hub", f"127.0.0.1:{place.port}")) as peer:
         with pytest.raises(LocalProtocolError, match=r"ends with its link; use nq\+ws, .*nq\+http, .*nq\+zmq"):
@@ -188,7 +189,7 @@ async def test_pause_in_other_protocols_names_the_supported_ones(protocol: str) 
         assert peer.state is ConnectionState.CONNECTED
 
 
-@waiting
+@async_test
 async def test_blocking_client_can_pause() -> None:
     async with a_hub() as place:
 
@@ -207,37 +208,37 @@ async def test_blocking_client_can_pause() -> None:
 
 
 @pytest.mark.parametrize("transport", ["ws", "zmq"])
-@waiting
+@async_test
 async def test_idle_link_is_closed_and_reopened_for_the_next_call(transport: str) -> None:
     service = Service()
     async with a_hub() as place, at(place, "ws") as callee, at(place, transport, idle_close=SOON) as peer:
         await callee.register("work", service.work)
         name = peer.session
-        await until(peer, ConnectionState.RESTING)
-        assert lasting(peer)._is_connected is False
+        await wait_for_state(peer, ConnectionState.RESTING)
+        assert resumable_session(peer)._is_connected is False
         assert await peer.call("hub.echo", 1) == 1
-        await until(peer, ConnectionState.RESTING)
+        await wait_for_state(peer, ConnectionState.RESTING)
         call = peer.begin("work", [2])
         await service.began.wait()
         await asyncio.sleep(3 * SOON)
         assert is_linked(peer)  # a response is pending
         service.go_on.set()
         assert await call == 4
-        await until(peer, ConnectionState.RESTING)
+        await wait_for_state(peer, ConnectionState.RESTING)
         async with peer.subscribe("news") as events:
             await asyncio.sleep(3 * SOON)
             await callee.publish("news", 1)
             assert (await anext(events)).data == 1
-        await until(peer, ConnectionState.RESTING)
+        await wait_for_state(peer, ConnectionState.RESTING)
         await peer.publish("news", 2, confirm=False)
         assert peer.session == name
 
 
 def is_linked(peer: Peer) -> bool:
-    return lasting(peer)._is_connected
+    return resumable_session(peer)._is_connected
 
 
-@waiting
+@async_test
 async def test_response_of_a_long_job_is_sent_over_another_link() -> None:
     async with a_hub() as place, at(place, "ws") as boss, at(place, "ws", idle_close=SOON) as worker:
         await boss.push("jobs", 1)
@@ -250,22 +251,22 @@ async def test_response_of_a_long_job_is_sent_over_another_link() -> None:
             assert job.data == 2
 
 
-@waiting
+@async_test
 async def test_message_during_idle_close_opens_a_link() -> None:
     hub = RawHub()
     async with hub.client(idle_close=60.0) as (peer, _):
-        lasting(peer)._suspend("now")
+        resumable_session(peer)._suspend("now")
         call = asyncio.create_task(peer.call("math.add"))  # the session has not noticed the loss of the link
         request = await (await hub.next()).request()
         assert request["t"] == "math.add"
         call.cancel()
 
 
-@waiting
+@async_test
 async def test_without_reconnect_a_failed_reopening_is_final() -> None:
     hub = RawHub()
     async with hub.client(idle_close=0.01, reconnect=False) as (peer, _):
-        await until(peer, ConnectionState.RESTING)
+        await wait_for_state(peer, ConnectionState.RESTING)
 
         async def nobody(*_: object, **__: object) -> object:
             raise ConnectionRefusedError("nobody listens")
@@ -275,7 +276,7 @@ async def test_without_reconnect_a_failed_reopening_is_final() -> None:
             await peer.call("math.add")
 
 
-@waiting
+@async_test
 async def test_idle_close_closes_http_connections() -> None:
     async with a_hub() as place, at(place, "http", idle_close=0.01) as peer:
         assert await peer.call("hub.echo", 1) == 1

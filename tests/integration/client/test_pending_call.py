@@ -15,9 +15,10 @@ from fiveways.model.messages import Call, Cancel, Progress, Result
 from fiveways.wire.payload import Json, Value
 from tests.support.raw_nq_hub import RawHub
 from tests.support.raw_peers import Place, hub
-from tests.support.scripted_hub import EVERY, LASTING, URLS, ScriptedHub, ScriptedSession, passes, waiting
+from tests.support.running import async_test, loop_iterations
+from tests.support.scripted_hub import EVERY, RESUMABLE, URLS, ScriptedHub, ScriptedSession
 
-PROGRESS_PROTOCOLS = ("lrpm-json", "lrpm-cbor", *LASTING)
+PROGRESS_PROTOCOLS = ("lrpm-json", "lrpm-cbor", *RESUMABLE)
 """Protocols that carry progress."""
 every_protocol = pytest.mark.parametrize("protocol", EVERY)
 
@@ -40,7 +41,7 @@ def note(call: Call, number: int, kind: str = "note") -> Progress:
 
 
 @every_protocol
-@waiting
+@async_test
 async def test_notes_arrive_during_the_call_and_end_with_it(protocol: str) -> None:
     go_on = asyncio.Event()
 
@@ -64,7 +65,7 @@ async def test_notes_arrive_during_the_call_and_end_with_it(protocol: str) -> No
             assert [each.code async for each in call.notes({"warn"})] == ["heat"]
 
 
-@waiting
+@async_test
 async def test_each_reader_gets_all_notes_from_the_beginning() -> None:
     hub = ScriptedHub("lrpm-json")
     async with hub.client() as (peer, session):
@@ -82,7 +83,7 @@ async def test_each_reader_gets_all_notes_from_the_beginning() -> None:
         assert await call == "done"
 
 
-@waiting
+@async_test
 async def test_unread_notes_are_bounded_and_counted() -> None:
     hub = ScriptedHub("lrpm-json")
     async with hub.client() as (peer, session):
@@ -97,7 +98,7 @@ async def test_unread_notes_are_bounded_and_counted() -> None:
         assert [(each.value, each.missed) async for each in call.notes()] == [(4, 4), (5, 0)]
 
 
-@waiting
+@async_test
 async def test_notes_are_filtered_by_kind() -> None:
     hub = ScriptedHub("lrpm-json")
     async with hub.client() as (peer, session):
@@ -114,7 +115,7 @@ async def test_notes_are_filtered_by_kind() -> None:
 
 
 @every_protocol
-@waiting
+@async_test
 async def test_cancelled_call_ends_at_caller_and_callee(protocol: str) -> None:
     began, stopped = asyncio.Event(), asyncio.Event()
 
@@ -139,7 +140,7 @@ async def test_cancelled_call_ends_at_caller_and_callee(protocol: str) -> None:
         await stopped.wait()
 
 
-@waiting
+@async_test
 async def test_cancelling_a_waiter_does_not_cancel_the_call() -> None:
     hub = ScriptedHub("lrpm-json")
     async with hub.client() as (peer, session):
@@ -148,7 +149,7 @@ async def test_cancelling_a_waiter_does_not_cancel_the_call() -> None:
         with pytest.raises(TimeoutError):
             await asyncio.wait_for(call, 0.01)
         waiter = asyncio.ensure_future(call)
-        await passes()
+        await loop_iterations()
         waiter.cancel()
         with pytest.raises(asyncio.CancelledError):
             await waiter
@@ -157,7 +158,7 @@ async def test_cancelling_a_waiter_does_not_cancel_the_call() -> None:
         assert session.heard.empty()
 
 
-@waiting
+@async_test
 async def test_pending_call_ends_like_any_call() -> None:
     async def fail() -> None:
         raise RuntimeError("broken")
@@ -180,8 +181,8 @@ async def test_pending_call_ends_like_any_call() -> None:
 
 
 @pytest.mark.parametrize("verbose", [True, "why so slow"])
-@pytest.mark.parametrize("callee", ["app", *LASTING])
-@waiting
+@pytest.mark.parametrize("callee", ["app", *RESUMABLE])
+@async_test
 async def test_verbose_caller_gets_debug_notes(callee: str, verbose: bool | str) -> None:
     heard: list[bool | str] = []
     app = App()
@@ -217,7 +218,7 @@ async def test_verbose_caller_gets_debug_notes(callee: str, verbose: bool | str)
 
 
 @pytest.mark.parametrize("protocol", ["umq", "umq36", "lrpm-json", "lrpm-cbor"])
-@waiting
+@async_test
 async def test_verbose_is_ignored_in_protocols_without_it(protocol: str) -> None:
     async def work(context: Context) -> bool | str:
         context.progress(1, kind="debug")
@@ -231,7 +232,7 @@ async def test_verbose_is_ignored_in_protocols_without_it(protocol: str) -> None
         assert await caller.call("work", verbose="a text") is False
 
 
-@waiting
+@async_test
 async def test_verbose_is_v_and_transient_is_tmp_on_the_wire() -> None:
     async with RawHub().client() as (peer, session):
         call = peer.begin("work", verbose="debug")
@@ -243,7 +244,7 @@ async def test_verbose_is_v_and_transient_is_tmp_on_the_wire() -> None:
         assert await call == 7
         assert [each async for each in call.notes()] == [Note("transient", {"n": 1}, "waiting, 2 so far", "waiting")]
         plain = peer.begin("work")
-        while "r" not in (request := (await session.heard())[-1]):
+        while "r" not in (request := (await session.next_packet())[-1]):
             assert request == {"i": "b1"}
         assert "v" not in request
         plain.cancel()
@@ -251,7 +252,7 @@ async def test_verbose_is_v_and_transient_is_tmp_on_the_wire() -> None:
             await plain
 
 
-@waiting
+@async_test
 async def test_note_that_cannot_be_decoded_is_skipped(caplog: pytest.LogCaptureFixture) -> None:
     hub = ScriptedHub("nq")
     hub.answer = naming
@@ -268,7 +269,7 @@ def naming(_: ScriptedSession, message: object) -> bool:
     return isinstance(message, Cancel)
 
 
-@waiting
+@async_test
 async def test_blocking_client_has_pending_calls() -> None:
     go_on = asyncio.Event()
 

@@ -21,9 +21,10 @@ from fiveways.transports.websocket_client import open_websocket
 from fiveways.wire.limits import Limits
 from fiveways.wire.payload import Value
 from tests.support.raw_peers import Place, hub, settings
-from tests.support.scripted_hub import LASTING, URLS, ScriptedHub, until, waiting
+from tests.support.running import async_test
+from tests.support.scripted_hub import RESUMABLE, URLS, ScriptedHub, wait_for_state
 
-every_transport = pytest.mark.parametrize("transport", LASTING)
+every_transport = pytest.mark.parametrize("transport", RESUMABLE)
 
 
 def at(place: Place, transport: str, **options: object) -> Connector:
@@ -69,7 +70,7 @@ class Service:
 
 
 @every_transport
-@waiting
+@async_test
 async def test_progress_arrives_during_the_call(transport: str) -> None:
     notes: list[tuple[object, str]] = []
     heard = asyncio.Event()
@@ -90,7 +91,7 @@ async def test_progress_arrives_during_the_call(transport: str) -> None:
 
 
 @every_transport
-@waiting
+@async_test
 async def test_lost_link_neither_loses_nor_repeats_calls(transport: str) -> None:
     service = Service()
     async with hub() as place, at(place, transport) as caller, at(place, transport) as callee:
@@ -109,7 +110,7 @@ async def test_lost_link_neither_loses_nor_repeats_calls(transport: str) -> None
 
 
 @every_transport
-@waiting
+@async_test
 async def test_response_waits_for_the_link_of_its_caller(transport: str) -> None:
     service = Service()
     async with hub() as place, at(place, transport) as caller, at(place, "nq") as callee:
@@ -134,7 +135,7 @@ async def test_response_waits_for_the_link_of_its_caller(transport: str) -> None
 
 
 @every_transport
-@waiting
+@async_test
 async def test_subscriptions_and_callbacks_survive_a_lost_link(transport: str) -> None:
     async def twice(n: int) -> int:
         return 2 * n
@@ -144,7 +145,7 @@ async def test_subscriptions_and_callbacks_survive_a_lost_link(transport: str) -
         async with one.subscribe("news") as events:
             resumable_session(one)._link.abort()
             await other.publish("news", 1)  # with or without a link
-            await until(one, ConnectionState.RECONNECTED)
+            await wait_for_state(one, ConnectionState.RECONNECTED)
             await other.publish("news", 2)
             # Packets that were lost with the link are retransmitted later.
             assert {(await anext(events)).data for _ in range(2)} == {1, 2}
@@ -153,7 +154,7 @@ async def test_subscriptions_and_callbacks_survive_a_lost_link(transport: str) -
 
 
 @every_transport
-@waiting
+@async_test
 async def test_call_survives_a_restart_of_the_hub(transport: str) -> None:
     service = Service()
     gate = asyncio.Event()
@@ -171,7 +172,7 @@ async def test_call_survives_a_restart_of_the_hub(transport: str) -> None:
         before = caller.session
         await place.server.stop()
         async with hub(settings(server=ServerSettings(port=place.port, drain_timeout=0.1))):
-            await until(callee, ConnectionState.RECONNECTED)
+            await wait_for_state(callee, ConnectionState.RECONNECTED)
             service.go_on.set()
             gate.set()
             assert await call == 42
@@ -180,7 +181,7 @@ async def test_call_survives_a_restart_of_the_hub(transport: str) -> None:
         await asyncio.sleep(0)
 
 
-@waiting
+@async_test
 async def test_call_unknown_to_a_restarted_hub_raises_call_lost() -> None:
     service = Service()
     async with hub() as place, at(place, "nq") as caller:
@@ -194,7 +195,7 @@ async def test_call_unknown_to_a_restarted_hub_raises_call_lost() -> None:
                 await call
 
 
-@waiting
+@async_test
 async def test_session_resumes_from_http_to_websocket() -> None:
     service = Service()
     async with hub() as place, at(place, "nq-http") as caller, at(place, "nq") as callee:
@@ -207,7 +208,7 @@ async def test_session_resumes_from_http_to_websocket() -> None:
             session._settings = replace(session._settings, address=address)
             caller._reconnector._open_link = open_websocket
             session._link.abort()
-            await until(caller, ConnectionState.RECONNECTED)
+            await wait_for_state(caller, ConnectionState.RECONNECTED)
             service.go_on.set()
             assert await call == 42
             assert session._link.transport == "ws"
@@ -218,7 +219,7 @@ async def test_session_resumes_from_http_to_websocket() -> None:
 
 
 @every_transport
-@waiting
+@async_test
 async def test_cancelled_task_cancels_the_call(transport: str) -> None:
     service = Service()
     async with hub() as place, at(place, transport) as caller, at(place, transport) as callee:
@@ -229,7 +230,7 @@ async def test_cancelled_task_cancels_the_call(transport: str) -> None:
 
 
 @every_transport
-@waiting
+@async_test
 async def test_close_withdraws_registrations(transport: str) -> None:
     service = Service()
     async with hub() as place, at(place, transport) as one:
@@ -245,7 +246,7 @@ async def test_close_withdraws_registrations(transport: str) -> None:
 
 
 @every_transport
-@waiting
+@async_test
 async def test_close_fails_calls_that_wait_for_a_link(transport: str) -> None:
     service = Service()
     async with hub() as place, at(place, "nq") as callee:
@@ -259,13 +260,13 @@ async def test_close_fails_calls_that_wait_for_a_link(transport: str) -> None:
 
             caller._reconnector._open_link = nobody
             resumable_session(caller)._link.abort()
-            await until(caller, ConnectionState.RECONNECTING)
+            await wait_for_state(caller, ConnectionState.RECONNECTING)
         with pytest.raises(CallLost):
             await call
         service.go_on.set()
 
 
-@waiting
+@async_test
 async def test_without_reconnect_a_lost_link_fails_calls() -> None:
     service = Service()
     async with hub() as place, at(place, "nq") as callee, at(place, "nq", reconnect=False) as caller:
@@ -314,7 +315,7 @@ class NqHub(ScriptedHub):
         return link
 
 
-@waiting
+@async_test
 async def test_goodbye_with_a_refusal_raises_refused() -> None:
     hub = NqHub()
     hub.is_denying = True
@@ -322,7 +323,7 @@ async def test_goodbye_with_a_refusal_raises_refused() -> None:
         await hub.connecting()
 
 
-@waiting
+@async_test
 async def test_refused_resumption_fails_all_calls() -> None:
     hub = NqHub()
     async with hub.client() as (peer, session):
@@ -336,7 +337,7 @@ async def test_refused_resumption_fails_all_calls() -> None:
     assert hub.shown == [("ws://hub:7500/nq", {}), ("ws://hub:7500/nq", {"NQ-Peer": "client"})]
 
 
-@waiting
+@async_test
 async def test_request_is_retransmitted_on_the_next_link() -> None:
     hub = NqHub()
     async with hub.client() as (peer, session):

@@ -13,7 +13,8 @@ from fiveways.client.settings import MAX_NAME
 from fiveways.hub.peer_listing import MAX_NAME_LENGTH
 from fiveways.settings.sections import ServerSettings
 from tests.support.raw_peers import Place, hub, settings
-from tests.support.scripted_hub import EVERY, URLS, until, waiting
+from tests.support.running import async_test
+from tests.support.scripted_hub import EVERY, URLS, wait_for_state
 
 every_protocol = pytest.mark.parametrize("protocol", EVERY)
 
@@ -29,7 +30,7 @@ async def names(peer: Peer) -> list[str]:
 
 @every_protocol
 @pytest.mark.parametrize("name", ["worker-7", "7", "true", "Němec \N{GRINNING FACE}", "x" * MAX_NAME])
-@waiting
+@async_test
 async def test_hub_shows_the_name_of_a_session(protocol: str, name: str) -> None:
     async with hub() as place, at(place, protocol, name=name) as peer:
         assert await names(peer) == [name]
@@ -39,29 +40,29 @@ async def test_hub_shows_the_name_of_a_session(protocol: str, name: str) -> None
 
 
 @every_protocol
-@waiting
+@async_test
 async def test_name_survives_a_lost_connection(protocol: str) -> None:
     async with hub() as place, at(place, protocol, name="worker-7", backoff=(0.01, 0.05)) as peer:
         session = peer._core.reconnector.session
         assert session is not None
         session._link.abort()
-        await until(peer, ConnectionState.RECONNECTED)
+        await wait_for_state(peer, ConnectionState.RECONNECTED)
         assert "worker-7" in await names(peer)
 
 
 @every_protocol
-@waiting
+@async_test
 async def test_name_survives_a_restart_of_the_hub(protocol: str) -> None:
     async with hub() as place:
         port = place.port
         async with at(place, protocol, name="worker-7", backoff=(0.01, 0.05)) as peer:
             await place.server.stop()
             async with hub(settings(server=ServerSettings(port=port, drain_timeout=1.0))):
-                await until(peer, ConnectionState.RECONNECTED)
+                await wait_for_state(peer, ConnectionState.RECONNECTED)
                 assert await names(peer) == ["worker-7"]
 
 
-@waiting
+@async_test
 async def test_session_without_a_name_sets_no_variable() -> None:
     async with hub() as place, at(place, "umq") as peer:
         assert await names(peer) == [""]

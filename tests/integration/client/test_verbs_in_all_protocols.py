@@ -18,7 +18,8 @@ from fiveways.hub.settings import HubSettings, Identity, Permissions
 from fiveways.settings.operations import AppSettings
 from fiveways.settings.sections import ServerSettings
 from tests.support.raw_peers import Place, hub, settings
-from tests.support.scripted_hub import EVERY, LASTING, URLS, until, waiting
+from tests.support.running import async_test
+from tests.support.scripted_hub import EVERY, RESUMABLE, URLS, wait_for_state
 
 pairs = pytest.mark.parametrize(("one", "other"), [(one, other) for one in EVERY for other in EVERY])
 every_protocol = pytest.mark.parametrize("protocol", EVERY)
@@ -53,7 +54,7 @@ async def stop() -> AsyncIterator[int]:
 
 
 @pairs
-@waiting
+@async_test
 async def test_calls_between_protocols(one: str, other: str) -> None:
     async with hub() as place, at(place, one) as caller, at(place, other) as callee:
         await callee.register("Math:add", add)
@@ -68,12 +69,12 @@ async def test_calls_between_protocols(one: str, other: str) -> None:
         assert caught.value.reason is Reason.NO_SUCH_METHOD
         await callee.unregister("math.add")
         # In nq, a call waits for a callee that was registered before.
-        with pytest.raises(CallTimeout if one in LASTING else NotExecuted):
-            await caller.call("math.add", [2, 3], timeout=0.05 if one in LASTING else None)
+        with pytest.raises(CallTimeout if one in RESUMABLE else NotExecuted):
+            await caller.call("math.add", [2, 3], timeout=0.05 if one in RESUMABLE else None)
 
 
 @pairs
-@waiting
+@async_test
 async def test_failures_streams_and_attachments_between_protocols(one: str, other: str) -> None:
     async with hub() as place, at(place, one) as caller, at(place, other) as callee:
         await callee.register("fail", fail)
@@ -92,7 +93,7 @@ async def test_failures_streams_and_attachments_between_protocols(one: str, othe
 
 
 @every_protocol
-@waiting
+@async_test
 async def test_show_errors_sends_exceptions_of_functions(protocol: str) -> None:
     async with hub() as place, at(place, protocol, show_errors=True) as peer:
         await peer.register("fail", fail)
@@ -101,7 +102,7 @@ async def test_show_errors_sends_exceptions_of_functions(protocol: str) -> None:
 
 
 @pytest.mark.parametrize("show_errors", [False, True])
-@waiting
+@async_test
 async def test_setting_of_the_hub_shows_errors_of_its_application(show_errors: bool) -> None:
     app = App()
     app.method("fail")(fail)
@@ -130,7 +131,7 @@ async def plans(jobs: list[Job]) -> AsyncIterator[Job]:
 
 
 @pairs
-@waiting
+@async_test
 async def test_dataclass_arguments_are_returned_with_defaults(one: str, other: str) -> None:
     async with hub() as place, at(place, one) as caller, at(place, other) as callee:
         await callee.register("plan", plan)
@@ -140,7 +141,7 @@ async def test_dataclass_arguments_are_returned_with_defaults(one: str, other: s
 
 
 @pairs
-@waiting
+@async_test
 async def test_events_between_protocols(one: str, other: str) -> None:
     async with hub() as place, at(place, one) as publisher, at(place, other) as subscriber:
         await publisher.publish("sensors.roof.temperature", 20, retain=True)
@@ -159,7 +160,7 @@ async def test_events_between_protocols(one: str, other: str) -> None:
 
 
 @pairs
-@waiting
+@async_test
 async def test_callbacks_variables_and_jobs_between_protocols(one: str, other: str) -> None:
     async with hub() as place, at(place, one) as first, at(place, other) as second:
         token = await first.callback(add)
@@ -179,7 +180,7 @@ async def test_callbacks_variables_and_jobs_between_protocols(one: str, other: s
 
 
 @every_protocol
-@waiting
+@async_test
 async def test_discovery_lists_methods(protocol: str) -> None:
     async with hub() as place, at(place, protocol) as peer:
         await peer.register("math.add", add)
@@ -203,7 +204,7 @@ async def get_balance() -> int:
 
 
 @every_protocol
-@waiting
+@async_test
 async def test_namespace_of_an_application_is_discovered(protocol: str) -> None:
     async with hub(app=account) as place, at(place, protocol) as peer:
         below = await peer.discover("Account:" if protocol.startswith("umq") else "account.")
@@ -216,7 +217,7 @@ async def test_namespace_of_an_application_is_discovered(protocol: str) -> None:
 
 
 @every_protocol
-@waiting
+@async_test
 async def test_served_application_is_listed_to_umq_peers_in_its_own_spelling(protocol: str) -> None:
     async with hub() as place, at(place, "umq") as peer, at(place, protocol) as server:
         await server.serve(account)
@@ -225,7 +226,7 @@ async def test_served_application_is_listed_to_umq_peers_in_its_own_spelling(pro
 
 
 @every_protocol
-@waiting
+@async_test
 async def test_timeout_has_the_same_text_from_hub_and_client(protocol: str) -> None:
     async def slow() -> None:
         await asyncio.Event().wait()
@@ -237,7 +238,7 @@ async def test_timeout_has_the_same_text_from_hub_and_client(protocol: str) -> N
 
 
 @every_protocol
-@waiting
+@async_test
 async def test_error_hints_at_the_path_of_another_protocol(protocol: str) -> None:
     async with hub() as place:
         for path in ("/umq" if protocol.startswith("lrpm") else "/lrpm", "/nowhere"):
@@ -247,7 +248,7 @@ async def test_error_hints_at_the_path_of_another_protocol(protocol: str) -> Non
 
 
 @every_protocol
-@waiting
+@async_test
 async def test_application_is_served_by_a_client(protocol: str) -> None:
     app = App()
     app.method("math.add")(add)
@@ -256,7 +257,7 @@ async def test_application_is_served_by_a_client(protocol: str) -> None:
 
 
 @pytest.mark.parametrize("protocol", ["umq", "umq36"])
-@waiting
+@async_test
 async def test_large_file_passes_through_the_hub(protocol: str, tmp_path: Path) -> None:
     path = tmp_path / "large"
     data = bytes(range(256)) * (20 << 12)
@@ -268,7 +269,7 @@ async def test_large_file_passes_through_the_hub(protocol: str, tmp_path: Path) 
 
 
 @every_protocol
-@waiting
+@async_test
 async def test_many_concurrent_calls_all_get_a_result(protocol: str) -> None:
     async with hub() as place, at(place, protocol) as caller, at(place, protocol) as callee:
         await callee.register("math.add", add)
@@ -276,7 +277,7 @@ async def test_many_concurrent_calls_all_get_a_result(protocol: str) -> None:
         assert answers == [number + 1 for number in range(500)]
 
 
-@waiting
+@async_test
 async def test_unreachable_hub_raises_connection_lost() -> None:
     async with hub() as place:
         port = place.port
@@ -295,7 +296,7 @@ LOGINS = (
 
 
 @every_protocol
-@waiting
+@async_test
 async def test_token_authenticates_and_its_permissions_apply(protocol: str) -> None:
     async with hub() as place:
         place.server.exchange.hub.reload(HubSettings(anonymous="never", identities=LOGINS))
@@ -308,7 +309,7 @@ async def test_token_authenticates_and_its_permissions_apply(protocol: str) -> N
 
 
 @pytest.mark.parametrize("protocol", EVERY)
-@waiting
+@async_test
 async def test_wrong_token_raises_refused(protocol: str) -> None:
     async with hub() as place:
         place.server.exchange.hub.reload(HubSettings(anonymous="never", identities=LOGINS))
@@ -317,7 +318,7 @@ async def test_wrong_token_raises_refused(protocol: str) -> None:
 
 
 @pytest.mark.parametrize("protocol", ["lrpm-json", "lrpm-cbor"])
-@waiting
+@async_test
 async def test_identity_and_secret_authenticate(protocol: str) -> None:
     async with hub() as place:
         place.server.exchange.hub.reload(HubSettings(anonymous="never", identities=LOGINS))
@@ -329,7 +330,7 @@ async def test_identity_and_secret_authenticate(protocol: str) -> None:
 
 
 @pytest.mark.parametrize("protocol", ["umq", "umq36"])
-@waiting
+@async_test
 async def test_token_as_a_variable_is_sent_again_after_a_reconnect(protocol: str) -> None:
     async with hub() as place:
         place.server.exchange.hub.reload(HubSettings(anonymous="never", identities=LOGINS))
@@ -347,7 +348,7 @@ async def test_token_as_a_variable_is_sent_again_after_a_reconnect(protocol: str
 
 
 @every_protocol
-@waiting
+@async_test
 async def test_clients_reconnect_to_a_restarted_hub(protocol: str) -> None:
     async with hub() as place:
         port = place.port
@@ -357,8 +358,8 @@ async def test_clients_reconnect_to_a_restarted_hub(protocol: str) -> None:
             await asyncio.sleep(0.05)  # until everything is acknowledged, in protocols that do this
             await place.server.stop()
             async with hub(settings(server=ServerSettings(port=port, drain_timeout=1.0))):
-                await until(caller, ConnectionState.RECONNECTED)
-                await until(callee, ConnectionState.RECONNECTED)
+                await wait_for_state(caller, ConnectionState.RECONNECTED)
+                await wait_for_state(callee, ConnectionState.RECONNECTED)
                 assert await caller.call("math.add", [2, 3]) == 5
                 await callee.publish("news", "we are back")
                 assert (await anext(events)).data == "we are back"

@@ -23,8 +23,11 @@ def test_page_lists_all_roles() -> None:
 def test_commands_for_a_kept_demo_work(tmp_path: Path) -> None:
     commands = re.findall(r"^    fiveways (.+)$", PAGE.partition("From a second terminal:")[2], re.MULTILINE)
     assert len(commands) == 6
-    with demo_process.under_way("--seconds", "2", "--no-pipeline", "--keep", folder=tmp_path / "kept") as (process, _):
-        output = demo_process.until(process, "Ctrl-C ends it")
+    with demo_process.running_demo("--seconds", "2", "--no-pipeline", "--keep", folder=tmp_path / "kept") as (
+        process,
+        _,
+    ):
+        output = demo_process.read_until(process, "Ctrl-C ends it")
         http = re.search(r"http://localhost:(\d+)/", output)
         mqtt = re.search(r"\[mqtt\]\nenabled = true\nport = (\d+)", (tmp_path / "kept/fiveways.toml").read_text())
         assert http

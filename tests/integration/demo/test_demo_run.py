@@ -14,47 +14,45 @@ from tests.support import demo_process, hubs
 
 
 @pytest.fixture(scope="module")
-def ended(tmp_path_factory: pytest.TempPathFactory) -> demo_process.Ended:
+def ended(tmp_path_factory: pytest.TempPathFactory) -> demo_process.DemoResult:
     """One run without Spark."""
-    return demo_process.performed(
-        "--seconds", "6", "--no-pipeline", folder=tmp_path_factory.mktemp("demo") / "the shop"
-    )
+    return demo_process.run_demo("--seconds", "6", "--no-pipeline", folder=tmp_path_factory.mktemp("demo") / "the shop")
 
 
-def test_run_succeeds_and_leaves_no_processes(ended: demo_process.Ended) -> None:
+def test_run_succeeds_and_leaves_no_processes(ended: demo_process.DemoResult) -> None:
     assert (ended.code, ended.err) == (0, "")
     assert demo_process.alive(ended.mark) == []
     assert "Failed:" not in ended.out
 
 
-def test_successful_run_logs_nothing(ended: demo_process.Ended) -> None:
+def test_successful_run_logs_nothing(ended: demo_process.DemoResult) -> None:
     assert (ended.folder / "demo.log").read_text(encoding="utf-8") == ""
 
 
-def test_every_pair_of_protocols_has_calls(ended: demo_process.Ended) -> None:
+def test_every_pair_of_protocols_has_calls(ended: demo_process.DemoResult) -> None:
     never = {pair for pair, calls in ended.matrix.items() if not calls}
     assert never == {("mqtt-rpc", "mqtt-rpc")}  # peers behind one broker call each other without the hub
     assert len(ended.matrix) == len(PROTOCOLS) * len(CALLEES)
 
 
-def test_statistics_match_the_journal(ended: demo_process.Ended) -> None:
+def test_statistics_match_the_journal(ended: demo_process.DemoResult) -> None:
     seen = {pair: calls for pair, calls in ended.matrix.items() if calls}
-    assert demo_process.journaled(ended.folder / "journal") == seen
+    assert demo_process.journaled_calls(ended.folder / "journal") == seen
 
 
-def test_some_calls_fail_on_purpose(ended: demo_process.Ended) -> None:
+def test_some_calls_fail_on_purpose(ended: demo_process.DemoResult) -> None:
     failed = ended.number_before("of them failed")
     reasons = ("raised", "cancelled", "timeout", "bad arguments", "no such method")
     assert failed == sum(map(ended.number_before, reasons))
 
 
-def test_topics_callbacks_and_work_queue_are_used(ended: demo_process.Ended) -> None:
+def test_topics_callbacks_and_work_queue_are_used(ended: demo_process.DemoResult) -> None:
     assert ended.number_before("events") > ended.number_before("publications, delivered as") > 0
     assert ended.number_before("callbacks were called") > 0
     assert ended.number_before("orders went through a work queue") > 0
 
 
-def test_suggested_commands_work(ended: demo_process.Ended) -> None:
+def test_suggested_commands_work(ended: demo_process.DemoResult) -> None:
     trace, tail, again = demo_process.commands(ended.out)
     for command, part in ((trace, "greenhouse."), (tail, " failure ")):
         code, out, err = hubs.run(*shlex.split(command.partition("fiveways ")[2]))
@@ -63,17 +61,17 @@ def test_suggested_commands_work(ended: demo_process.Ended) -> None:
     assert again.endswith("fiveways demo --keep")
 
 
-def test_configuration_file_is_valid(ended: demo_process.Ended) -> None:
+def test_configuration_file_is_valid(ended: demo_process.DemoResult) -> None:
     code, _, err = hubs.run("config", "check", str(ended.folder / "fiveways.toml"))
     assert (code, err) == (0, "")
 
 
 def test_kept_demo_serves_calls_until_ctrl_c(tmp_path: Path) -> None:
-    with demo_process.under_way("--seconds", "2", "--no-pipeline", "--keep", folder=tmp_path / "kept") as (
+    with demo_process.running_demo("--seconds", "2", "--no-pipeline", "--keep", folder=tmp_path / "kept") as (
         process,
         mark,
     ):
-        output = demo_process.until(process, "Ctrl-C ends it")
+        output = demo_process.read_until(process, "Ctrl-C ends it")
         call, subscribe, trace = demo_process.commands(output)
         dashboard = re.search(r"^  dashboard +(http://localhost:\d+/)$", output, re.MULTILINE)
         assert dashboard, output
@@ -101,8 +99,8 @@ def test_kept_demo_serves_calls_until_ctrl_c(tmp_path: Path) -> None:
 )
 def test_signal_ends_the_demo_at_any_step(tmp_path: Path, text: str, number: signal.Signals) -> None:
     folder = tmp_path / "demo"
-    with demo_process.under_way("--no-pipeline", folder=folder) as (process, mark):
-        demo_process.until(process, text)
+    with demo_process.running_demo("--no-pipeline", folder=folder) as (process, mark):
+        demo_process.read_until(process, text)
         process.send_signal(number)
         _, err = process.communicate(timeout=demo_process.PATIENCE)
         assert (process.returncode, err) == (
@@ -113,8 +111,8 @@ def test_signal_ends_the_demo_at_any_step(tmp_path: Path, text: str, number: sig
 
 
 def test_second_ctrl_c_ends_the_demo_at_once(tmp_path: Path) -> None:
-    with demo_process.under_way("--no-pipeline", folder=tmp_path / "demo") as (process, mark):
-        demo_process.until(process, "traffic")
+    with demo_process.running_demo("--no-pipeline", folder=tmp_path / "demo") as (process, mark):
+        demo_process.read_until(process, "traffic")
         process.send_signal(signal.SIGINT)
         process.send_signal(signal.SIGINT)
         process.communicate(timeout=demo_process.PATIENCE)
@@ -123,8 +121,8 @@ def test_second_ctrl_c_ends_the_demo_at_once(tmp_path: Path) -> None:
 
 
 def test_killed_demo_leaves_no_processes(tmp_path: Path) -> None:
-    with demo_process.under_way("--no-pipeline", folder=tmp_path / "demo") as (process, mark):
-        demo_process.until(process, "traffic")
+    with demo_process.running_demo("--no-pipeline", folder=tmp_path / "demo") as (process, mark):
+        demo_process.read_until(process, "traffic")
         assert (
             len(demo_process.alive(mark)) >= 5
         )  # the demo, the hub, its writer process and broker, the ZeroMQ program
@@ -133,8 +131,8 @@ def test_killed_demo_leaves_no_processes(tmp_path: Path) -> None:
 
 
 def test_lost_hub_ends_the_demo_with_one_sentence(tmp_path: Path) -> None:
-    with demo_process.under_way("--no-pipeline", folder=tmp_path / "demo") as (process, mark):
-        demo_process.until(process, "traffic")
+    with demo_process.running_demo("--no-pipeline", folder=tmp_path / "demo") as (process, mark):
+        demo_process.read_until(process, "traffic")
         demo_process.kill(mark, "fiveways serve")
         _, err = process.communicate(timeout=demo_process.PATIENCE)
         assert process.returncode == 1
@@ -145,7 +143,7 @@ def test_lost_hub_ends_the_demo_with_one_sentence(tmp_path: Path) -> None:
 
 def test_demo_without_java_skips_the_report(tmp_path: Path) -> None:
     (tmp_path / "nothing").mkdir()
-    ended = demo_process.performed("--seconds", "2", folder=tmp_path / "demo", JAVA_HOME=str(tmp_path / "nothing"))
+    ended = demo_process.run_demo("--seconds", "2", folder=tmp_path / "demo", JAVA_HOME=str(tmp_path / "nothing"))
     assert (ended.code, ended.err) == (0, "")
     assert "No tables and no report: Spark needs Java 17 or later" in ended.out
     assert not (ended.folder / "report.html").exists()
@@ -154,7 +152,7 @@ def test_demo_without_java_skips_the_report(tmp_path: Path) -> None:
 
 def test_directory_in_use_is_refused(tmp_path: Path) -> None:
     (tmp_path / "mine").touch()
-    ended = demo_process.performed(folder=tmp_path)
+    ended = demo_process.run_demo(folder=tmp_path)
     assert (ended.code, ended.out) == (2, "")
     assert (
         ended.err
@@ -166,7 +164,7 @@ def test_directory_in_use_is_refused(tmp_path: Path) -> None:
 def test_port_in_use_is_refused(tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
-        ended = demo_process.performed("--port", str(port), folder=tmp_path / "demo")
+        ended = demo_process.run_demo("--port", str(port), folder=tmp_path / "demo")
     assert (ended.code, ended.out) == (1, "")
     assert ended.err == f"fiveways demo: port {port} is in use; choose another with --port, or 0 for any free port\n"
     assert not ended.folder.exists()

@@ -2,9 +2,7 @@
 
 import asyncio
 from collections import defaultdict
-from collections.abc import Callable, Coroutine
 from dataclasses import replace
-from functools import wraps
 from pathlib import Path
 from typing import Any
 
@@ -15,12 +13,14 @@ from fiveways.protocols.mqtt_rpc.rpc_pb2 import Response
 from fiveways.settings.limits import LimitSettings
 from fiveways.settings.operations import JournalSettings
 from fiveways.settings.sections import AuthSettings, IdentitySettings, Secret, Settings
-from tests.support.broker_hubs import given, is_linked, linked_to, until
+from tests.support.broker_hubs import broker_settings, client_of, is_ready
 from tests.support.broker_processes import RunningBroker
 from tests.support.compiled_schema import greeter
 from tests.support.journal_writing import records
 from tests.support.raw_peers import PATIENCE, hub, settings
 from tests.support.rpc_service import Greeter, new_topic
+from tests.support.running import async_test
+from tests.support.waiting import until
 
 TOKEN = "geheim"  # noqa: S105  not much of a secret
 Rows = list[dict[str, Any]]
@@ -38,14 +38,6 @@ def recorded(path: Path, base: Settings | None = None) -> Settings:
     return replace(base or settings(), journal=JournalSettings(path=str(path), flush_interval=0.01))
 
 
-def bounded(test: Callable[..., Coroutine[Any, Any, None]]) -> Callable[..., None]:
-    @wraps(test)
-    def run(*args: object, **kwargs: object) -> None:
-        asyncio.run(asyncio.wait_for(test(*args, **kwargs), 3 * PATIENCE))
-
-    return run
-
-
 def by_op(rows: Rows) -> dict[str, Rows]:
     rows_by_op: dict[str, Rows] = defaultdict(list)
     for row in sorted(rows, key=lambda row: int(row["at"])):
@@ -55,7 +47,7 @@ def by_op(rows: Rows) -> dict[str, Rows]:
 
 
 @pytest.mark.parametrize("caller", URLS)
-@bounded
+@async_test
 async def test_call_has_one_operation_on_both_sides(caller: str, tmp_path: Path) -> None:
     async def shout(text: str) -> str:
         return text.upper()
@@ -76,7 +68,7 @@ async def test_call_has_one_operation_on_both_sides(caller: str, tmp_path: Path)
         assert len({row["session"] for row in frames}) == 2
 
 
-@bounded
+@async_test
 async def test_delivery_to_every_subscriber_is_recorded(tmp_path: Path) -> None:
     async with hub(recorded(tmp_path)) as place:
         urls = [url.format(port=place.port) for url in URLS.values()]
@@ -106,7 +98,7 @@ async def _three_events(url: str, ready: asyncio.Barrier) -> None:
             await anext(aiter(events))
 
 
-@bounded
+@async_test
 async def test_denied_sessions_are_recorded_without_tokens(tmp_path: Path) -> None:
     identity = IdentitySettings(name="ann", token=Secret(TOKEN), call=("allowed.*",))
     auth = AuthSettings(anonymous="never", identity=(identity,))
@@ -132,7 +124,7 @@ async def test_denied_sessions_are_recorded_without_tokens(tmp_path: Path) -> No
     assert [row["peer"] for row in denied] == ["ann", None]
 
 
-@bounded
+@async_test
 async def test_operator_adds_names_and_patterns_of_secrets(tmp_path: Path) -> None:
     path = str(tmp_path)
     journal = JournalSettings(path=path, flush_interval=0.01, redact_also=("pin",), redact_patterns=("sk_[a-z]+",))
@@ -147,7 +139,7 @@ async def test_operator_adds_names_and_patterns_of_secrets(tmp_path: Path) -> No
     assert sum(b"it is ***." in payload for payload in payloads) == 2
 
 
-@bounded
+@async_test
 async def test_events_dropped_for_slow_consumer_are_recorded(tmp_path: Path) -> None:
     limits = LimitSettings(max_unread_events=1 << 16)
     async with hub(recorded(tmp_path, settings(limits=limits))) as place:
@@ -170,7 +162,7 @@ async def test_events_dropped_for_slow_consumer_are_recorded(tmp_path: Path) -> 
     assert len(delivered | {row["op"] for row in missed if row["op"] != ""}) <= 400
 
 
-@bounded
+@async_test
 async def test_broker_calls_stray_responses_and_topics_are_recorded(tmp_path: Path, broker: RunningBroker) -> None:
     app = fiveways.App()
 
@@ -178,8 +170,8 @@ async def test_broker_calls_stray_responses_and_topics_are_recorded(tmp_path: Pa
     async def who() -> bytes:
         return b"me"
 
-    async with hub(recorded(tmp_path, given(broker, topics={"news/#": "both"})), app) as place:
-        await until(lambda: is_linked(place))
+    async with hub(recorded(tmp_path, broker_settings(broker, topics={"news/#": "both"})), app) as place:
+        await until(lambda: is_ready(place))
         async with fiveways.connect_mqtt(broker.url) as peer:
             assert await peer.call("who.are_you", timeout=PATIENCE) == b"me"
             await peer.publish("news/today", b"rain")
@@ -196,18 +188,18 @@ async def test_broker_calls_stray_responses_and_topics_are_recorded(tmp_path: Pa
     assert "nobody" in str(stray["reason"])
 
 
-@bounded
+@async_test
 async def test_own_messages_from_the_broker_are_not_recorded_again(tmp_path: Path, broker: RunningBroker) -> None:
     """The hub subscribes to topics that it publishes on. Its own requests must not be recorded as calls of another
     peer.
     """
     topic = new_topic()
-    hub_settings = given(broker, services={topic: "demo.Greeter"}, topics={"news/#": "both"})
+    hub_settings = broker_settings(broker, services={topic: "demo.Greeter"}, topics={"news/#": "both"})
     async with hub(recorded(tmp_path, hub_settings)) as place:
-        await until(lambda: is_linked(place))
+        await until(lambda: is_ready(place))
         async with (
             fiveways.connect(URLS["lrpm-json"].format(port=place.port)) as caller,
-            linked_to(broker) as device,
+            client_of(broker) as device,
             device.serve(greeter().module, Greeter(), topic=topic),
             device.subscribe("news/#") as events,
         ):

@@ -7,10 +7,12 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from fiveways.transports.mqtt_link import Broker, Will, open_mqtt
-from tests.support.broker_hubs import at, bounded, linked_to, until
+from tests.support.broker_hubs import client_of, hub_at
 from tests.support.broker_processes import RunningBroker, Wanted, mosquitto
 from tests.support.paths import ROOT
 from tests.support.rpc_service import Bare, bare
+from tests.support.running import async_test
+from tests.support.waiting import until
 
 DOCS = ROOT / "docs" / "mqtt.md"
 FORGED = b'{"/hub":0,"/fiveways":0,"/callback":0}'
@@ -44,12 +46,12 @@ async def forge(broker: RunningBroker) -> None:
         link.abort()
 
 
-@bounded
+@async_test
 async def test_mosquitto_list_lets_only_hubs_publish_claims() -> None:
     with access_list() as lists:
         extra = f"acl_file {lists}\nallow_anonymous true"
         with mosquitto(Wanted("hub", "s3cret", extra=extra)) as broker:
-            async with bare(broker, "fiveways/hubs/+") as listener, at(broker), linked_to(broker) as device:
+            async with bare(broker, "fiveways/hubs/+") as listener, hub_at(broker), client_of(broker) as device:
                 await until(lambda: listener.heard.qsize() > 0)
                 await forge(broker)
                 assert [await device.call("hub.echo", number) for number in range(5)] == [*range(5)]

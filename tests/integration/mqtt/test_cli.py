@@ -5,10 +5,10 @@ from typing import Any
 
 from fiveways.client.mqtt.peer import connect_mqtt
 from tests.support import hubs
-from tests.support.broker_hubs import bounded
 from tests.support.broker_processes import RunningBroker
 from tests.support.compiled_schema import greeter
 from tests.support.raw_peers import PATIENCE
+from tests.support.running import async_test
 
 pb: Any = greeter().module
 SCHEMA = ("--schema", str(greeter().path))
@@ -29,7 +29,7 @@ async def run_command(*arguments: str) -> tuple[int, str, str]:
     return await asyncio.to_thread(hubs.run, *arguments)
 
 
-@bounded
+@async_test
 async def test_service_is_called_with_json_and_a_schema(broker: RunningBroker) -> None:
     url = f"mqtt-rpc+{broker.url}"
     async with connect_mqtt(broker.url, timeout=PATIENCE) as device, device.serve(pb, Greeter()):
@@ -45,7 +45,7 @@ async def test_service_is_called_with_json_and_a_schema(broker: RunningBroker) -
         assert code in {1, 124}, err
 
 
-@bounded
+@async_test
 async def test_topics_are_published_and_subscribed_at_a_broker(broker: RunningBroker) -> None:
     url = f"mqtt-rpc+{broker.url}"
     assert (await run_command("publish", url, "cli/kept", "21.5", "--retain"))[0] == 0

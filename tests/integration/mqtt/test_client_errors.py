@@ -10,7 +10,9 @@ from fiveways.errors import CallError, CallFailed, CallTimeout, Cancelled, NotEx
 from fiveways.protocols.mqtt_rpc.messages import ErrorResponse, Request, Response, encode
 from tests.support.broker_processes import RunningBroker
 from tests.support.compiled_schema import greeter
-from tests.support.rpc_service import HANG, Greeter, at, bare, becomes, message, new_topic, pair, quick, waiting
+from tests.support.rpc_service import HANG, Greeter, at, bare, message, new_topic, pair, quick
+from tests.support.running import async_test
+from tests.support.waiting import until
 
 HELLO = b"\x0a\x03Bob"
 
@@ -25,7 +27,7 @@ HELLO = b"\x0a\x03Bob"
         ("", None, 404, "hub.no_such_method"),  # a body without a type
     ],
 )
-@waiting
+@async_test
 async def test_invalid_request_is_answered_and_runs_nothing(
     broker: RunningBroker, kind: str, value: bytes | None, code: int, tag: str
 ) -> None:
@@ -38,7 +40,7 @@ async def test_invalid_request_is_answered_and_runs_nothing(
         assert (await it.stub().SayHello(message("HelloRequest", name="bob"))).text == "hello bob"
 
 
-@waiting
+@async_test
 async def test_message_without_protobuf_is_answered_if_its_id_is_readable(broker: RunningBroker) -> None:
     async with pair(broker) as it, bare(broker, it.topic) as link:
         whole = encode(Request(it.topic, 7, "SayHello", HELLO, True, 500, 4)).payload
@@ -46,11 +48,11 @@ async def test_message_without_protobuf_is_answered_if_its_id_is_readable(broker
         answer = await link.answer_for(9)
         assert isinstance(answer, ErrorResponse)
         assert answer.code == 400
-        await becomes(lambda: it.callee.malformed)
+        await until(lambda: it.callee.malformed)
         assert it.service.runs == 0
 
 
-@waiting
+@async_test
 async def test_request_type_may_be_a_path_or_folded(broker: RunningBroker) -> None:
     async with pair(broker) as it, bare(broker, it.topic) as link:
         link.say(Request(it.topic, 1, "type.example/SayHello", HELLO, True), Request(it.topic, 2, "say_hello", HELLO))
@@ -58,7 +60,7 @@ async def test_request_type_may_be_a_path_or_folded(broker: RunningBroker) -> No
         assert [each.correlation_id for each in answers if isinstance(each, Response)] == [1, 2]
 
 
-@waiting
+@async_test
 async def test_repeated_request_is_answered_once(broker: RunningBroker) -> None:
     async with pair(broker) as it, bare(broker, it.topic) as link:
         request = Request(it.topic, 7, "SayHello", HELLO, True)
@@ -69,7 +71,7 @@ async def test_repeated_request_is_answered_once(broker: RunningBroker) -> None:
         assert it.service.runs == 2
 
 
-@waiting
+@async_test
 async def test_retained_request_is_ignored(broker: RunningBroker) -> None:
     topic, service = new_topic(), Greeter()
     async with bare(broker, topic) as link, at(broker) as callee:
@@ -82,7 +84,7 @@ async def test_retained_request_is_ignored(broker: RunningBroker) -> None:
     assert service.runs == 1
 
 
-@waiting
+@async_test
 async def test_request_stream_without_an_end_times_out(broker: RunningBroker) -> None:
     async with pair(broker, own_timeout=0.3) as it, bare(broker, it.topic) as link:
         link.say(Request(it.topic, 7, "Sum", b"\x08\x01"))
@@ -91,7 +93,7 @@ async def test_request_stream_without_an_end_times_out(broker: RunningBroker) ->
         assert (answer.code, answer.tag) == (504, "timeout")
 
 
-@waiting
+@async_test
 async def test_unread_request_stream_is_bounded_in_memory(broker: RunningBroker) -> None:
     settings = quick(max_waiting=50_000)
     topic, service = new_topic(), Greeter()
@@ -105,12 +107,12 @@ async def test_unread_request_stream_is_bounded_in_memory(broker: RunningBroker)
         answer = await link.answer()
         assert isinstance(answer, ErrorResponse)
         assert (answer.code, answer.user_message) == (500, "the method reads the stream too slowly")
-        await becomes(lambda: service.ended)
+        await until(lambda: service.ended)
         assert service.ended == ["cancelled"]
         assert callee._session._budget.used == 0
 
 
-@waiting
+@async_test
 async def test_invalid_element_within_a_stream_fails_the_call(broker: RunningBroker) -> None:
     async with pair(broker) as it, bare(broker, it.topic) as link:
         link.say(Request(it.topic, 7, "Sum", b"\x08\x01"), Request(it.topic, 7, "Sum", b"\x08"))
@@ -131,7 +133,7 @@ async def test_invalid_element_within_a_stream_fails_the_call(broker: RunningBro
         (ErrorResponse("", 0), CallFailed, "failed"),
     ],
 )
-@waiting
+@async_test
 async def test_responses_are_interpreted_by_status_and_body(
     broker: RunningBroker,
     answer: Response | ErrorResponse,
@@ -154,7 +156,7 @@ async def test_responses_are_interpreted_by_status_and_body(
         assert caller.strays == 0
 
 
-@waiting
+@async_test
 async def test_response_stream_without_an_end_times_out(broker: RunningBroker) -> None:
     topic = new_topic()
     async with at(broker) as caller, bare(broker, topic) as link:
@@ -168,34 +170,34 @@ async def test_response_stream_without_an_end_times_out(broker: RunningBroker) -
             await anext(parts)
         # Later parts are unused, and counted.
         link.say(Response(topic, number, "", b"\x08\x02"))
-        await becomes(lambda: caller.strays)
+        await until(lambda: caller.strays)
 
 
-@waiting
+@async_test
 async def test_unread_response_stream_is_dropped(broker: RunningBroker) -> None:
     async with pair(broker, quick(max_waiting=100_000)) as it:
         parts = it.stub().Count(message("CountRequest", up_to=5000))
         assert (await anext(parts)).number == 1
-        await becomes(lambda: it.caller.dropped)
+        await until(lambda: it.caller.dropped)
         with pytest.raises(Cancelled, match="too many parts"):
             async for _ in parts:
                 pass
         assert it.caller._session._budget.used == 0
 
 
-@waiting
+@async_test
 async def test_two_services_on_one_topic_are_logged(broker: RunningBroker, caplog: pytest.LogCaptureFixture) -> None:
     async with pair(broker) as it, at(broker) as other:
         async with other.serve(greeter().module, Greeter(), topic=it.topic):
             with caplog.at_level(logging.WARNING):
                 for _ in range(5):
                     await it.stub().SayHello(message("HelloRequest", name="bob"))
-                await becomes(lambda: it.caller.strays == it.callee.strays == 5)
+                await until(lambda: it.caller.strays == it.callee.strays == 5)
         mine = [record for record in caplog.records if "without a request" in record.message]
         assert 1 <= len(mine) <= 3, "each of the three peers says it once, and not again so soon"
 
 
-@waiting
+@async_test
 async def test_own_messages_on_a_shared_topic_are_ignored(broker: RunningBroker) -> None:
     async with pair(broker) as it, bare(broker, it.topic) as link:
         calls = [it.stub().SayHello(message("HelloRequest", name=str(number))) for number in range(50)]
@@ -207,7 +209,7 @@ async def test_own_messages_on_a_shared_topic_are_ignored(broker: RunningBroker)
         assert it.service.runs == 51
 
 
-@waiting
+@async_test
 async def test_client_that_serves_a_topic_cannot_call_it(broker: RunningBroker) -> None:
     async with pair(broker) as it:
         stub = it.callee.stub(greeter().module, topic=it.topic)

@@ -9,7 +9,9 @@ import pytest
 from fiveways.client.mqtt import Stub
 from fiveways.errors import CallFailed, CallTimeout
 from tests.support.broker_processes import RunningBroker
-from tests.support.rpc_service import BAD, HANG, Pair, becomes, message, pair, waiting
+from tests.support.rpc_service import BAD, HANG, Pair, message, pair
+from tests.support.running import async_test
+from tests.support.waiting import until
 
 Call = Callable[[Stub, str, float | None], Awaitable[list[object]]]
 NUMBERS = {"success": 3, "error": BAD, "timeout": HANG, "cancel": HANG}
@@ -67,7 +69,7 @@ async def timeout(it: Pair, call: Call, _kind: str) -> None:
     """The service gets the caller's timeout, and its method ends with it."""
     with pytest.raises(CallTimeout):
         await call(it.stub(), "timeout", 0.4)
-    await becomes(lambda: it.service.ended)
+    await until(lambda: it.service.ended)
     assert it.service.ended == ["cancelled"]
 
 
@@ -79,9 +81,9 @@ async def cancel(it: Pair, call: Call, _kind: str) -> None:
     with pytest.raises(asyncio.CancelledError):
         await task
     it.service.go_on.set()
-    await becomes(lambda: it.service.ended)
+    await until(lambda: it.service.ended)
     assert it.service.ended[0] == "went on"
-    await becomes(lambda: it.caller.dropped)
+    await until(lambda: it.caller.dropped)
     assert it.caller.strays == 0
 
 
@@ -90,7 +92,7 @@ OUTCOMES = {"success": success, "error": error, "timeout": timeout, "cancel": ca
 
 @pytest.mark.parametrize("outcome", OUTCOMES)
 @pytest.mark.parametrize("kind", KINDS)
-@waiting
+@async_test
 async def test_each_kind_of_method_has_each_outcome(broker: RunningBroker, kind: str, outcome: str) -> None:
     async with pair(broker) as it:
         await OUTCOMES[outcome](it, KINDS[kind], kind)

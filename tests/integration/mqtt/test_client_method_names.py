@@ -10,7 +10,8 @@ from fiveways.protocols.mqtt_rpc.messages import Request, Response
 from fiveways.schemas import load_services
 from tests.support.broker_processes import RunningBroker
 from tests.support.compiled_schema import greeter
-from tests.support.rpc_service import Greeter, at, bare, message, pair, quick, waiting
+from tests.support.rpc_service import Greeter, at, bare, message, pair, quick
+from tests.support.running import async_test
 
 BOB = message("HelloRequest", name="bob")
 
@@ -20,7 +21,7 @@ def settings_with_schema(**settings: Any) -> Any:  # noqa: ANN401
     return quick(schemas=load_services([greeter().path]), **settings)
 
 
-@waiting
+@async_test
 async def test_calls_by_name_take_and_give_json(broker: RunningBroker) -> None:
     service = Greeter()
     async with (
@@ -47,7 +48,7 @@ async def test_calls_by_name_take_and_give_json(broker: RunningBroker) -> None:
             await caller.call("a//b", {})
 
 
-@waiting
+@async_test
 async def test_calls_without_a_schema_take_and_give_bytes(broker: RunningBroker) -> None:
     async with pair(broker) as it:
         answer: Any = await it.caller.call("SayHello", BOB.SerializeToString(), topic=it.topic)
@@ -61,7 +62,7 @@ async def test_calls_without_a_schema_take_and_give_bytes(broker: RunningBroker)
         assert reply["text"] == "hello bob"
 
 
-@waiting
+@async_test
 async def test_builtin_methods_of_the_hub_take_any_json(broker: RunningBroker) -> None:
     async with at(broker) as caller, bare(broker, "/hub") as link:
         call = asyncio.ensure_future(caller.call("hub.echo", {"a": 1}))

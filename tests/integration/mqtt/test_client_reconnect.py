@@ -13,7 +13,9 @@ from fiveways.protocols.mqtt_rpc.messages import Request, Response
 from fiveways.transports.mqtt_link import Broker
 from tests.support.broker_processes import BROKERS, RunningBroker, Wanted, running
 from tests.support.compiled_schema import greeter
-from tests.support.rpc_service import HANG, Greeter, at, bare, becomes, message, new_topic, pair, quick, until, waiting
+from tests.support.rpc_service import HANG, Greeter, at, bare, message, new_topic, pair, quick, wait_for_state
+from tests.support.running import async_test
+from tests.support.waiting import until
 
 BOB = message("HelloRequest", name="bob")
 HANGING = message("HelloRequest", name="hang")
@@ -34,7 +36,7 @@ async def start_broker(broker: RunningBroker) -> None:
     await asyncio.to_thread(broker.start)
 
 
-@waiting
+@async_test
 async def test_calls_fail_with_the_right_error_and_services_return(stoppable_broker: RunningBroker) -> None:
     async with pair(stoppable_broker) as it:
         stub = it.stub()
@@ -48,14 +50,14 @@ async def test_calls_fail_with_the_right_error_and_services_return(stoppable_bro
             await left
         with pytest.raises(CallLost):
             await anext(parts)
-        await until(it.caller, ConnectionState.RECONNECTING)
+        await wait_for_state(it.caller, ConnectionState.RECONNECTING)
         with pytest.raises(NotExecuted, match="no link") as caught:
             await stub.SayHello(BOB, timeout=0.2)
         assert caught.value.reason is Reason.UNAVAILABLE
         assert it.service.runs == 3
         # A call with enough time succeeds when the broker and the service are back.
         await start_broker(stoppable_broker)
-        await until(it.callee, ConnectionState.RECONNECTED)
+        await wait_for_state(it.callee, ConnectionState.RECONNECTED)
         assert (await stub.SayHello(BOB)).text == "hello bob"
         assert (await stub.SayHello(BOB)).text == "hello bob"
         # The stream lost a part and failed; the call without a stream succeeded.
@@ -63,15 +65,15 @@ async def test_calls_fail_with_the_right_error_and_services_return(stoppable_bro
         assert it.caller.strays == 0
 
 
-@waiting
+@async_test
 async def test_client_reconnects_within_a_second_of_the_brokers_return(stoppable_broker: RunningBroker) -> None:
     async with at(stoppable_broker) as peer:
         keeper = peer._session.reconnector
         await stop_broker(stoppable_broker)
         # The backoff doubles up to its maximum, one second.
-        await becomes(lambda: keeper._backoff == 1.0)
+        await until(lambda: keeper._backoff == 1.0)
         await start_broker(stoppable_broker)
-        await until(peer, ConnectionState.RECONNECTED)
+        await wait_for_state(peer, ConnectionState.RECONNECTED)
         assert keeper._backoff == 1.0
 
 
@@ -89,14 +91,14 @@ async def lose_connection_before_write(peer: MqttPeer, call: Coroutine[Any, Any,
     return task
 
 
-@waiting
+@async_test
 async def test_unwritten_call_fails_as_not_executed(broker: RunningBroker) -> None:
     async with pair(broker) as it:
         stub = it.stub()
         await stub.SayHello(BOB)
         with pytest.raises(NotExecuted, match="gone; it was not sent"):
             await (await lose_connection_before_write(it.caller, stub.SayHello(BOB)))
-        await until(it.caller, ConnectionState.RECONNECTED)
+        await wait_for_state(it.caller, ConnectionState.RECONNECTED)
         # The next connection does not send it either.
         await stub.SayHello(BOB)
         assert it.service.runs == 2
@@ -106,7 +108,7 @@ async def test_unwritten_call_fails_as_not_executed(broker: RunningBroker) -> No
         assert it.service.runs == 3
 
 
-@waiting
+@async_test
 async def test_response_is_sent_over_the_next_connection(broker: RunningBroker) -> None:
     topic, service = new_topic(), Greeter()
     async with (
@@ -119,7 +121,7 @@ async def test_response_is_sent_over_the_next_connection(broker: RunningBroker) 
         lost = callee._session.reconnector.link
         assert lost is not None
         lost.abort()
-        await until(callee, ConnectionState.RECONNECTING)
+        await wait_for_state(callee, ConnectionState.RECONNECTING)
         service.go_on.set()
         answer = await link.answer()
         assert isinstance(answer, Response)
@@ -131,7 +133,7 @@ async def test_response_is_sent_over_the_next_connection(broker: RunningBroker) 
         assert service.runs == 2
 
 
-@waiting
+@async_test
 async def test_stream_with_a_lost_part_fails(broker: RunningBroker) -> None:
     topic, service = new_topic(), Greeter()
     async with (
@@ -140,7 +142,7 @@ async def test_stream_with_a_lost_part_fails(broker: RunningBroker) -> None:
         bare(broker, topic) as link,
     ):
         link.say(Request(topic, 7, "Sum", b"\x08\x01"))  # a part may arrive while the client is not subscribed
-        await becomes(lambda: service.runs)
+        await until(lambda: service.runs)
         lost = callee._session.reconnector.link
         assert lost is not None
         lost.abort()
@@ -148,7 +150,7 @@ async def test_stream_with_a_lost_part_fails(broker: RunningBroker) -> None:
         assert (answer.code, answer.tag) == (502, "hub.lost")
 
 
-@waiting
+@async_test
 async def test_streamed_request_fails_with_its_connection(stoppable_broker: RunningBroker) -> None:
     async def lines() -> AsyncIterator[Any]:
         yield message("ChatLine", text="one")
@@ -163,12 +165,12 @@ async def test_streamed_request_fails_with_its_connection(stoppable_broker: Runn
             await anext(chat)
 
 
-@waiting
+@async_test
 async def test_client_without_reconnect_ends_with_its_connection(stoppable_broker: RunningBroker) -> None:
     async with connect_mqtt(stoppable_broker.url, reconnect=False) as peer:
         stub = peer.stub(greeter().module, topic=new_topic())
         call = asyncio.ensure_future(stub.SayHello(BOB))
-        await becomes(lambda: peer._session._last_sent)
+        await until(lambda: peer._session._last_sent)
         await stop_broker(stoppable_broker)
         with pytest.raises(CallLost):
             await call
@@ -177,12 +179,12 @@ async def test_client_without_reconnect_ends_with_its_connection(stoppable_broke
             await stub.SayHello(BOB)
 
 
-@waiting
+@async_test
 async def test_close_fails_pending_calls(broker: RunningBroker) -> None:
     peer = await connect_mqtt(broker.url)
     stub = peer.stub(greeter().module, topic=new_topic())
     call = asyncio.ensure_future(stub.SayHello(BOB))
-    await becomes(lambda: peer._session._last_sent)
+    await until(lambda: peer._session._last_sent)
     await peer.close()
     with pytest.raises(CallLost):
         await call
@@ -191,7 +193,7 @@ async def test_close_fails_pending_calls(broker: RunningBroker) -> None:
 
 
 @pytest.mark.parametrize("name", BROKERS)
-@waiting
+@async_test
 async def test_wrong_password_is_refused_and_not_shown(name: str) -> None:
     with running(name, Wanted("bob", "secret1")) as broker:
         url = broker.url.replace("secret1", "secret2")
@@ -203,7 +205,7 @@ async def test_wrong_password_is_refused_and_not_shown(name: str) -> None:
             assert peer.state is ConnectionState.CONNECTED
 
 
-@waiting
+@async_test
 async def test_unreachable_broker_is_an_error() -> None:
     with pytest.raises(ConnectionLost, match="cannot connect to"):
         async with MqttPeer(Broker.parse("mqtt://127.0.0.1:9"), quick()):

@@ -10,7 +10,8 @@ from fiveways.client.mqtt.retry import NotSent
 from fiveways.client.mqtt.stub import RetryAttempts
 from fiveways.errors import CallError, CallFailed, CallLost, CallTimeout, NotExecuted, Reason
 from tests.support.broker_processes import RunningBroker
-from tests.support.rpc_service import message, pair, waiting
+from tests.support.rpc_service import message, pair
+from tests.support.running import async_test
 
 BUSY, GONE, BAD = Reason.OVERLOADED, Reason.UNAVAILABLE, Reason.BAD_ARGUMENTS
 
@@ -65,7 +66,7 @@ class Busy:
 @pytest.mark.parametrize(
     ("failures", "retry_after", "runs"), [(0, 0.01, 1), (2, 0.01, 3), (3, 0.01, 3), (1, None, 1), (1, 60.0, 1)]
 )
-@waiting
+@async_test
 async def test_call_is_retried_if_the_error_allows_it(
     broker: RunningBroker, failures: int, retry_after: float | None, runs: int
 ) -> None:
@@ -80,7 +81,7 @@ async def test_call_is_retried_if_the_error_allows_it(
         assert it.service.runs == runs
 
 
-@waiting
+@async_test
 async def test_all_attempts_share_one_timeout(broker: RunningBroker) -> None:
     async with pair(broker, service=Busy(100, 0.15)) as it:
         # On a busy machine, the last attempt may have too little time left for its response.
@@ -89,7 +90,7 @@ async def test_all_attempts_share_one_timeout(broker: RunningBroker) -> None:
         assert it.service.runs <= 4
 
 
-@waiting
+@async_test
 async def test_timeout_of_a_later_attempt_names_the_total_time() -> None:
     session = SimpleNamespace(settings=SimpleNamespace(timeout=60.0))
     attempts = RetryAttempts(session, "/greeter/SayHello", None, Retry())  # type: ignore[arg-type]
@@ -99,7 +100,7 @@ async def test_timeout_of_a_later_attempt_names_the_total_time() -> None:
         await attempts.wait_after(CallTimeout("/greeter/SayHello did not answer within 0.004 s"))
 
 
-@waiting
+@async_test
 async def test_streamed_response_is_retried_only_before_its_first_part(broker: RunningBroker) -> None:
     async with pair(broker, service=Busy(1, 0.01)) as it:
         stub = it.stub(retry=Retry())

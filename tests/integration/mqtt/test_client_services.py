@@ -12,7 +12,8 @@ from fiveways.client.mqtt import MqttContext
 from fiveways.errors import CallFailed, CallTimeout, NotExecuted, Reason
 from tests.support.broker_processes import RunningBroker
 from tests.support.compiled_schema import greeter
-from tests.support.rpc_service import BAD, HANG, Greeter, at, message, new_topic, pair, quick, waiting
+from tests.support.rpc_service import BAD, HANG, Greeter, at, message, new_topic, pair, quick
+from tests.support.running import async_test
 
 
 class Odd:
@@ -49,7 +50,7 @@ class Odd:
         ("data", "with a message", 499),
     ],
 )
-@waiting
+@async_test
 async def test_exception_of_a_function_is_reported_without_its_text(
     broker: RunningBroker, name: str, match: str, code: int
 ) -> None:
@@ -60,7 +61,7 @@ async def test_exception_of_a_function_is_reported_without_its_text(
         assert caught.value.data == (message("CountReply", number=5).SerializeToString() if name == "data" else None)
 
 
-@waiting
+@async_test
 async def test_sync_functions_run_in_threads_with_their_context(broker: RunningBroker) -> None:
     async with pair(broker, service=Odd(), own_timeout=17.0) as it:
         reply = await it.stub().SayHello(message("HelloRequest", name="bob"), timeout=9.0)
@@ -76,7 +77,7 @@ async def test_sync_functions_run_in_threads_with_their_context(broker: RunningB
         assert caught.value.reason is Reason.NO_SUCH_METHOD
 
 
-@waiting
+@async_test
 async def test_timeout_of_the_service_cancels_the_function(broker: RunningBroker) -> None:
     async with pair(broker, quick(timeout=30.0), own_timeout=0.3) as it:
         with pytest.raises(CallTimeout, match=r"not done within 0\.3 s"):
@@ -88,7 +89,7 @@ async def test_timeout_of_the_service_cancels_the_function(broker: RunningBroker
         assert it.service.ended == ["cancelled"] * 2
 
 
-@waiting
+@async_test
 async def test_stopped_service_answers_no_requests(broker: RunningBroker) -> None:
     topic, service = new_topic(), Greeter()
     async with at(broker) as caller, at(broker) as callee:
@@ -105,7 +106,7 @@ async def test_stopped_service_answers_no_requests(broker: RunningBroker) -> Non
             assert (await stub.SayHello(message("HelloRequest", name="bob"))).text == "hello bob"
 
 
-@waiting
+@async_test
 async def test_running_functions_of_a_stopped_service_may_end(broker: RunningBroker) -> None:
     topic, service = new_topic(), Greeter()
     async with at(broker) as caller, at(broker) as callee:
@@ -143,7 +144,7 @@ class TakesNothing:
         (object(), "no function for any method of demo.Greeter"),
     ],
 )
-@waiting
+@async_test
 async def test_unsuitable_functions_are_refused_at_once(
     broker: RunningBroker, implementation: object, match: str
 ) -> None:
@@ -152,7 +153,7 @@ async def test_unsuitable_functions_are_refused_at_once(
             peer.serve(greeter().module, implementation)
 
 
-@waiting
+@async_test
 async def test_stub_refuses_unsendable_arguments(broker: RunningBroker) -> None:
     async with pair(broker) as it:
         stub = it.stub()
@@ -171,7 +172,7 @@ async def test_stub_refuses_unsendable_arguments(broker: RunningBroker) -> None:
         assert it.service.runs == 0
 
 
-@waiting
+@async_test
 async def test_error_within_a_streamed_request_ends_the_call(broker: RunningBroker) -> None:
     async def numbers(last: object) -> AsyncIterator[Any]:
         yield message("SumRequest", number=1)

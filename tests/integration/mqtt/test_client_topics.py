@@ -6,15 +6,17 @@ from typing import Any
 import pytest
 
 from fiveways.errors import NotExecuted, Reason
-from tests.support.broker_hubs import retained
+from tests.support.broker_hubs import wait_for_retained
 from tests.support.broker_processes import RunningBroker, Wanted, running
 from tests.support.compiled_schema import greeter
-from tests.support.rpc_service import Greeter, Pair, at, becomes, message, new_topic, pair, quick, waiting
+from tests.support.rpc_service import Greeter, Pair, at, message, new_topic, pair, quick
+from tests.support.running import async_test
+from tests.support.waiting import until
 
 BOB = message("HelloRequest", name="bob")
 
 
-@waiting
+@async_test
 async def test_topic_is_subscribed_once(broker: RunningBroker) -> None:
     async with pair(broker) as it:
         stub, subscriptions = it.stub(), _record_subscriptions(it)
@@ -23,12 +25,12 @@ async def test_topic_is_subscribed_once(broker: RunningBroker) -> None:
         assert subscriptions == [[it.topic]]
 
 
-@waiting
+@async_test
 async def test_unused_topic_is_unsubscribed(broker: RunningBroker) -> None:
     async with pair(broker, quick(topic_idle=0.2)) as it:
         stub = it.stub()
         await stub.SayHello(BOB)
-        await becomes(lambda: not it.caller._session.topics.subscribed)
+        await until(lambda: not it.caller._session.topics.subscribed)
         hanging = asyncio.ensure_future(stub.SayHello(message("HelloRequest", name="hang")))
         await it.service.hangs.wait()
         await asyncio.sleep(0.7)
@@ -37,7 +39,7 @@ async def test_unused_topic_is_unsubscribed(broker: RunningBroker) -> None:
         await hanging
 
 
-@waiting
+@async_test
 async def test_least_recently_used_topic_is_unsubscribed_for_a_new_one(broker: RunningBroker) -> None:
     topics = [new_topic() for _ in range(4)]
     async with at(broker, quick(max_topics=3)) as caller, at(broker) as callee:
@@ -48,19 +50,19 @@ async def test_least_recently_used_topic_is_unsubscribed_for_a_new_one(broker: R
         assert sorted(caller._session.topics.subscribed) == sorted([topics[0], topics[2], topics[3]])
 
 
-@waiting
+@async_test
 async def test_topics_above_the_limit_are_refused(broker: RunningBroker) -> None:
     async with at(broker, quick(max_topics=1)) as caller:
         first = caller.stub(greeter().module, topic=new_topic())
         open_call = asyncio.ensure_future(first.SayHello(BOB))
-        await becomes(lambda: caller._session._last_sent)
+        await until(lambda: caller._session._last_sent)
         with pytest.raises(NotExecuted, match="no more are allowed") as caught:
             await caller.stub(greeter().module, topic=new_topic()).SayHello(BOB)
         assert caught.value.reason is Reason.OVERLOADED
         open_call.cancel()
 
 
-@waiting
+@async_test
 async def test_topics_above_the_brokers_limit_are_refused() -> None:
     """nats-server grants a number of subscriptions; the oldest makes room, and if none can, the call fails."""
     topics = [new_topic() for _ in range(5)]
@@ -100,12 +102,12 @@ def _record_subscriptions(it: Pair) -> list[list[str]]:
 # Plain topics.
 
 
-@waiting
+@async_test
 async def test_plain_topics_are_published_and_subscribed(broker: RunningBroker) -> None:
     place = new_topic()[1:]
     async with at(broker) as one, at(broker) as other:
         await one.publish(f"{place}/kept", {"a": [1, 2.5]}, retain=True)
-        await retained(one, f"{place}/kept")
+        await wait_for_retained(one, f"{place}/kept")
         async with other.subscribe(f"{place}/+") as events, other.subscribe(f"{place}/#") as all_events:
             kept = await anext(events)
             assert (kept.topic, kept.data, kept.retained) == (f"{place}/kept", {"a": [1, 2.5]}, True)
@@ -125,13 +127,13 @@ async def test_plain_topics_are_published_and_subscribed(broker: RunningBroker) 
         await one.publish(f"{place}/kept", b"", retain=True)
 
 
-@waiting
+@async_test
 async def test_slow_consumer_misses_the_oldest_messages(broker: RunningBroker) -> None:
     place = new_topic()[1:]
     async with at(broker, quick(max_waiting=2000)) as peer, peer.subscribe(place) as events:
         for number in range(100):
             await peer.publish(place, number)
-        await becomes(lambda: events._connection._queue and events._connection._queue[-1].payload == b"99")
+        await until(lambda: events._connection._queue and events._connection._queue[-1].payload == b"99")
         event = await anext(events)
         assert event.missed
         assert event.data == event.missed

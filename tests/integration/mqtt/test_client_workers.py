@@ -8,7 +8,9 @@ import pytest
 
 from fiveways.errors import CallFailed, CallTimeout
 from tests.support.broker_processes import RunningBroker
-from tests.support.rpc_service import becomes, message, pair, waiting
+from tests.support.rpc_service import message, pair
+from tests.support.running import async_test
+from tests.support.waiting import until
 
 MARK: ContextVar[str] = ContextVar("MARK", default="clean")
 
@@ -55,7 +57,7 @@ def hello(name: str) -> Any:  # noqa: ANN401  the classes are generated
     return message("HelloRequest", name=name)
 
 
-@waiting
+@async_test
 async def test_calls_without_waits_share_a_few_tasks(broker: RunningBroker) -> None:
     async with pair(broker, service=Shared()) as it:
         names = [f"quick {number}" for number in range(40)]
@@ -64,19 +66,19 @@ async def test_calls_without_waits_share_a_few_tasks(broker: RunningBroker) -> N
         assert len(set(it.service.tasks.values())) < len(names)
 
 
-@waiting
+@async_test
 async def test_waiting_call_does_not_delay_others(broker: RunningBroker) -> None:
     async with pair(broker, service=Shared()) as it:
         stub = it.stub()
         waits = [asyncio.create_task(stub.SayHello(hello(f"wait {number}"))) for number in range(20)]
         replies = await asyncio.gather(*(stub.SayHello(hello(f"quick {number}")) for number in range(20)))
         assert len(replies) == 20
-        await becomes(lambda: len(it.service.tasks) == 40)
+        await until(lambda: len(it.service.tasks) == 40)
         it.service.go.set()
         assert [reply.text for reply in await asyncio.gather(*waits)] == [f"wait {number}" for number in range(20)]
 
 
-@waiting
+@async_test
 async def test_timeout_cancels_only_its_own_call(broker: RunningBroker) -> None:
     async with pair(broker, service=Shared()) as it:
         stub = it.stub()
@@ -84,7 +86,7 @@ async def test_timeout_cancels_only_its_own_call(broker: RunningBroker) -> None:
         calls = [asyncio.create_task(each) for each in [*asked, stub.SayHello(hello("quick"))]]
         with pytest.raises(CallTimeout):
             await calls[0]
-        await becomes(lambda: it.service.cancelled)
+        await until(lambda: it.service.cancelled)
         it.service.go.set()
         replies = await asyncio.gather(*calls[1:])
         assert [reply.text for reply in replies] == ["wait 1", "wait 2", "wait 3", "wait 4", "quick"]
@@ -92,7 +94,7 @@ async def test_timeout_cancels_only_its_own_call(broker: RunningBroker) -> None:
         assert (await stub.SayHello(hello("quick again"))).text == "quick again"
 
 
-@waiting
+@async_test
 async def test_task_state_of_a_function_is_invisible_to_others(broker: RunningBroker) -> None:
     async with pair(broker, service=Shared()) as it:
         stub, odd = it.stub(), ("mark 1", "cancel", "mark 2", "raise", "leave", "exit", "mark 3")
@@ -107,13 +109,13 @@ async def test_task_state_of_a_function_is_invisible_to_others(broker: RunningBr
         assert len(it.service.marks) == len(names)
 
 
-@waiting
+@async_test
 async def test_call_cancelled_in_the_queue_is_not_run(broker: RunningBroker) -> None:
     async with pair(broker, service=Shared()) as it:
         it.callee._services._workers._is_worker_starting = True  # a worker that never runs: the call stays queued
         with pytest.raises(CallTimeout):
             await it.stub().SayHello(hello("late"), timeout=0.1)
-        await becomes(lambda: not it.callee._services._calls)
+        await until(lambda: not it.callee._services._calls)
         it.callee._services._workers._is_worker_starting = False
         assert (await it.stub().SayHello(hello("quick"))).text == "quick"
         assert list(it.service.tasks) == ["quick"]

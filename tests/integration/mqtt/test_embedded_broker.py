@@ -16,8 +16,10 @@ from fiveways.runtime.mqtt.embedded_broker import BrokerStartError, EmbeddedBrok
 from fiveways.settings.sections import MqttSettings, Secret
 from fiveways.transports.mqtt_link import Broker, MqttMessage, Will, open_mqtt
 from tests.support import hubs
-from tests.support.broker_hubs import bounded, is_linked, retained, until
+from tests.support.broker_hubs import is_ready, wait_for_retained
 from tests.support.raw_peers import PATIENCE, hub, settings
+from tests.support.running import async_test
+from tests.support.waiting import until
 
 
 def is_listening(pid: int) -> bool:
@@ -83,7 +85,7 @@ def test_hub_answers_again_after_a_kill_of_broker_or_hub(tmp_path: Path) -> None
             hub.signal(signal.SIGKILL)
 
 
-@bounded
+@async_test
 async def test_killed_broker_is_restarted(caplog: pytest.LogCaptureFixture) -> None:
     broker = EmbeddedBroker(0, None)
     await broker.start()
@@ -100,7 +102,7 @@ async def test_killed_broker_is_restarted(caplog: pytest.LogCaptureFixture) -> N
         await broker.stop()
 
 
-@bounded
+@async_test
 async def test_retained_messages_are_stored_beside_the_store(tmp_path: Path) -> None:
     for turn in range(2):
         broker = EmbeddedBroker(0, tmp_path / "kept")
@@ -109,7 +111,7 @@ async def test_retained_messages_are_stored_beside_the_store(tmp_path: Path) -> 
             async with connect_mqtt(broker.url, timeout=PATIENCE) as peer:
                 if not turn:
                     await peer.publish("kept/a", "value", retain=True)
-                assert await retained(peer, "kept/#") == "value"
+                assert await wait_for_retained(peer, "kept/#") == "value"
         finally:
             await broker.stop()
 
@@ -124,7 +126,7 @@ class IgnoringClient:
     def lost(self, reason: str) -> None: ...
 
 
-@bounded
+@async_test
 async def test_only_hubs_can_publish_claims() -> None:
     mqtt = MqttSettings(enabled=True, port=0, user="hubs", password=Secret('p"w$ö\\'))
     async with hub(replace(settings(), mqtt=mqtt)) as place:
@@ -153,13 +155,13 @@ async def test_only_hubs_can_publish_claims() -> None:
         assert heard == []
         # A second hub needs the credentials.
         async with hub(replace(settings(), mqtt=replace(mqtt, url=place.server._mqtt._embedded_broker.url))) as second:
-            await until(lambda: is_linked(second))
+            await until(lambda: is_ready(second))
             assert heard
         with pytest.raises(Refused):
             await open_mqtt(replace(broker, user="hubs", password=f"not {broker.user}"), IgnoringClient())
 
 
-@bounded
+@async_test
 async def test_used_port_is_an_error() -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]

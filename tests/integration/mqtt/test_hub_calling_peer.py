@@ -4,9 +4,10 @@
 from fiveways.app import App, Context
 from fiveways.errors import NotExecuted
 from fiveways.protocols.mqtt_rpc import rpc_pb2
-from tests.support.broker_hubs import at, bounded
+from tests.support.broker_hubs import hub_at
 from tests.support.broker_processes import RunningBroker
 from tests.support.rpc_service import Bare, bare
+from tests.support.running import async_test
 
 app = App()
 
@@ -50,9 +51,9 @@ async def value_of(desk: Bare, number: int) -> bytes:
     return found
 
 
-@bounded
+@async_test
 async def test_callback_of_a_caller_behind_the_broker_is_called(broker: RunningBroker) -> None:
-    async with at(broker, app) as _, bare(broker, "/desk") as desk:
+    async with hub_at(broker, app) as _, bare(broker, "/desk") as desk:
         async with bare(broker, "/callback") as callbacks:
             desk.say(encoded("back", 7))
             asked = await callbacks.request()
@@ -61,9 +62,9 @@ async def test_callback_of_a_caller_behind_the_broker_is_called(broker: RunningB
             assert await value_of(desk, 7) == b"done"
 
 
-@bounded
+@async_test
 async def test_caller_behind_the_broker_supports_only_callbacks(broker: RunningBroker) -> None:
-    async with at(broker, app) as _, bare(broker, "/desk") as desk:
+    async with hub_at(broker, app) as _, bare(broker, "/desk") as desk:
         desk.say(encoded("missing", 9))
         refused = (await value_of(desk, 9)).decode().split("\n")
         texts = ["call its services", "has no variables", "cannot be closed", "publish on a topic of the hub"]

@@ -15,11 +15,13 @@ from fiveways.protocols.mqtt_rpc import rpc_pb2
 from fiveways.protocols.mqtt_rpc.messages import Response
 from fiveways.runtime.mqtt.broker_config import BadBrokerConfig, BrokerConfig
 from fiveways.settings.sections import MqttSettings
-from tests.support.broker_hubs import at, bounded, linked_to, until
+from tests.support.broker_hubs import client_of, hub_at
 from tests.support.broker_processes import RunningBroker
 from tests.support.compiled_schema import greeter
 from tests.support.raw_peers import PATIENCE, Place, http
 from tests.support.rpc_service import bare
+from tests.support.running import async_test
+from tests.support.waiting import until
 
 CALLERS = ("lrpm+ws", "umq+ws", "umq36+ws", "nq+ws")
 pb: Any = greeter().module
@@ -52,10 +54,10 @@ def to(place: Place, scheme: str = "lrpm+ws") -> Any:
 
 
 @pytest.mark.parametrize("scheme", CALLERS)
-@bounded
+@async_test
 async def test_service_behind_the_broker_is_called_with_json(broker: RunningBroker, scheme: str) -> None:
-    async with linked_to(broker) as device, device.serve(pb, Greeter()):
-        async with at(broker, services={"/Greeter": "demo.Greeter"}) as place, to(place, scheme) as peer:
+    async with client_of(broker) as device, device.serve(pb, Greeter()):
+        async with hub_at(broker, services={"/Greeter": "demo.Greeter"}) as place, to(place, scheme) as peer:
             reply = await peer.call("greeter.say_hello", {"name": "Žofie"})
             assert reply["text"] == "Hello Žofie"
             assert [part["number"] for part in await peer.call("greeter.count", {"up_to": 3})] == ["0", "1", "2"]
@@ -66,10 +68,10 @@ async def test_service_behind_the_broker_is_called_with_json(broker: RunningBrok
                 await peer.call("greeter.say_hello", {"nme": "Bob"})
 
 
-@bounded
+@async_test
 async def test_calls_through_the_broker_are_counted(broker: RunningBroker) -> None:
-    async with linked_to(broker) as device, device.serve(pb, Greeter()):
-        async with at(broker, services={"/Greeter": "demo.Greeter"}) as place, to(place) as peer:
+    async with client_of(broker) as device, device.serve(pb, Greeter()):
+        async with hub_at(broker, services={"/Greeter": "demo.Greeter"}) as place, to(place) as peer:
             await peer.call("greeter.say_hello", {"name": "Bob"})
             await device.call("hub.echo", "hello")
             traffic: Any = await peer.call("hub.traffic")
@@ -82,11 +84,11 @@ async def test_calls_through_the_broker_are_counted(broker: RunningBroker) -> No
     assert calls["mqtt-rpc", "hub"] == 1
 
 
-@bounded
+@async_test
 async def test_streams_failures_and_timeouts_cross_the_broker(broker: RunningBroker) -> None:
     service = Greeter()
-    async with linked_to(broker) as device, device.serve(pb, service):
-        async with at(broker, services={"/Greeter": "demo.Greeter"}) as place, to(place) as peer:
+    async with client_of(broker) as device, device.serve(pb, service):
+        async with hub_at(broker, services={"/Greeter": "demo.Greeter"}) as place, to(place) as peer:
             parts = [part["number"] async for part in peer.stream("greeter.count", {"up_to": 4})]
             assert parts == ["0", "1", "2", "3"]
             with pytest.raises(fiveways.CallFailed) as failed:
@@ -126,9 +128,9 @@ def offered() -> App:
     return app
 
 
-@bounded
+@async_test
 async def test_methods_of_the_hub_are_called_through_the_broker(broker: RunningBroker) -> None:
-    async with at(broker, offered()), linked_to(broker) as device:
+    async with hub_at(broker, offered()), client_of(broker) as device:
         assert await device.call("math.double", b"ab") == b"abab"
         assert await device.call("hub.echo", {"a": [1]}) == {"a": [1]}
         assert await device.call("alone") is None
@@ -144,12 +146,12 @@ async def test_methods_of_the_hub_are_called_through_the_broker(broker: RunningB
         assert refused.value.reason is fiveways.Reason.NO_SUCH_METHOD
 
 
-@bounded
+@async_test
 async def test_registrations_at_the_hub_change_topics_at_the_broker(broker: RunningBroker) -> None:
     async def twice(data: bytes) -> bytes:
         return data * 2
 
-    async with at(broker) as place, linked_to(broker) as device, to(place) as peer:
+    async with hub_at(broker) as place, client_of(broker) as device, to(place) as peer:
         await peer.register("later.twice", twice)
         await until(lambda: "/later" in listened(place))
         assert await device.call("later.twice", b"x") == b"xx"
@@ -164,7 +166,7 @@ def listened(place: Place) -> frozenset[str]:
     return side._peer._ownership.subscribed if side._peer._ownership is not None else frozenset()
 
 
-@bounded
+@async_test
 async def test_second_hub_at_one_broker_takes_over(broker: RunningBroker) -> None:
     def named(name: str) -> App:
         app = App()
@@ -175,9 +177,9 @@ async def test_second_hub_at_one_broker_takes_over(broker: RunningBroker) -> Non
 
         return app
 
-    async with linked_to(broker) as device, AsyncExitStack() as stack:
-        first = await stack.enter_async_context(at(broker, named("first")))
-        async with at(broker, named("second")) as second:
+    async with client_of(broker) as device, AsyncExitStack() as stack:
+        first = await stack.enter_async_context(hub_at(broker, named("first")))
+        async with hub_at(broker, named("second")) as second:
             assert [sorted(listened(each) & {"/who"}) for each in (first, second)] == [["/who"], []]
             answers = {await device.call("who.are_you") for _ in range(50)}
             assert answers == {b"first"}
@@ -187,9 +189,9 @@ async def test_second_hub_at_one_broker_takes_over(broker: RunningBroker) -> Non
             assert await device.call("who.are_you") == b"second"
 
 
-@bounded
+@async_test
 async def test_stray_response_is_logged_and_counted(broker: RunningBroker, caplog: pytest.LogCaptureFixture) -> None:
-    async with at(broker, offered()) as place, linked_to(broker) as device:
+    async with hub_at(broker, offered()) as place, client_of(broker) as device:
         for number in range(20):
             await device.publish("/math", b"\x08%c\x12\x04\x12\x02hi\x20\x01" % (number + 1))
         await until(lambda: place.server.exchange.hub.stats()["stray"] == 20)
@@ -199,10 +201,10 @@ async def test_stray_response_is_logged_and_counted(broker: RunningBroker, caplo
     assert lines[0] == "stray message at the MQTT broker: 1@/math: a response without a request [MQRPC-06]"
 
 
-@bounded
+@async_test
 async def test_callers_that_share_a_topic_do_not_disturb_each_other(broker: RunningBroker) -> None:
-    async with linked_to(broker) as device, device.serve(pb, Greeter()), linked_to(broker) as other:
-        async with at(broker, services={"/Greeter": "demo.Greeter"}) as place, to(place) as peer:
+    async with client_of(broker) as device, device.serve(pb, Greeter()), client_of(broker) as other:
+        async with hub_at(broker, services={"/Greeter": "demo.Greeter"}) as place, to(place) as peer:
             stub = other.stub(pb)
             for number in range(10):
                 assert (await stub.SayHello(pb.HelloRequest(name=str(number)))).text == f"Hello {number}"
@@ -212,9 +214,9 @@ async def test_callers_that_share_a_topic_do_not_disturb_each_other(broker: Runn
 
 
 @pytest.mark.parametrize("scheme", ["lrpm+ws", "nq+ws"])
-@bounded
+@async_test
 async def test_response_without_a_stream_needs_no_end_mark(broker: RunningBroker, scheme: str) -> None:
-    async with bare(broker, "/Greeter") as device, at(broker, services={"/Greeter": "demo.Greeter"}) as place:
+    async with bare(broker, "/Greeter") as device, hub_at(broker, services={"/Greeter": "demo.Greeter"}) as place:
         async with to(place, scheme) as peer:
             parts = peer.stream("greeter.say_hello", {"name": "Bob"})
             call = asyncio.create_task(anext(aiter(parts)))
@@ -228,10 +230,14 @@ async def test_response_without_a_stream_needs_no_end_mark(broker: RunningBroker
             assert [part async for part in parts] == []
 
 
-@bounded
+@async_test
 async def test_method_without_a_schema_behind_the_broker_takes_and_gives_bytes(broker: RunningBroker) -> None:
     services = {"/Meter/Read": "bytes", "/a/b/Do": "bytes"}
-    async with bare(broker, "/Meter") as meter, bare(broker, "/a/b") as other, at(broker, services=services) as place:
+    async with (
+        bare(broker, "/Meter") as meter,
+        bare(broker, "/a/b") as other,
+        hub_at(broker, services=services) as place,
+    ):
 
         async def serve(device: Any, kind: str) -> None:
             while True:

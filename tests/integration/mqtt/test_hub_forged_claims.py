@@ -7,9 +7,11 @@ import pytest
 
 from fiveways.runtime.mqtt import topic_election, topic_ownership
 from fiveways.runtime.mqtt.topic_ownership import TopicOwnership
-from tests.support.broker_hubs import at, bounded, is_linked, linked_to, until
+from tests.support.broker_hubs import client_of, hub_at, is_ready
 from tests.support.broker_processes import RunningBroker
 from tests.support.raw_peers import Place, http
+from tests.support.running import async_test
+from tests.support.waiting import until
 
 FORGED = b'{"/callback":0,"/fiveways":0,"/hub":0}'
 
@@ -32,9 +34,9 @@ async def metric(place: Place, name: str) -> int:
     return int(line.split()[1])
 
 
-@bounded
+@async_test
 async def take_topics(broker: RunningBroker, monkeypatch: pytest.MonkeyPatch, caplog: Any) -> None:  # noqa: ANN401
-    async with at(broker) as place, linked_to(broker) as device:
+    async with hub_at(broker) as place, client_of(broker) as device:
         await device.publish("fiveways/hubs/evil\u202e", FORGED)
         await until(lambda: not ownership_of(place).election.owned)
         assert await readiness(place) == "ok, but another hub at the broker owns 3 topics of this hub: evil\\u202e"
@@ -44,7 +46,7 @@ async def take_topics(broker: RunningBroker, monkeypatch: pytest.MonkeyPatch, ca
         monkeypatch.setattr(topic_election, "SILENCE_TIMEOUT", 0.2)
         monkeypatch.setattr(topic_ownership, "_QUERY_INTERVAL", 0.05)
         ownership_of(place).on_registrations_changed()
-        await until(lambda: is_linked(place) and bool(ownership_of(place).election.owned))
+        await until(lambda: is_ready(place) and bool(ownership_of(place).election.owned))
         assert await device.call("hub.echo", 1) == 1
         assert await readiness(place) == "ok, but false claims are published on fiveways/hubs/#"
         await asyncio.sleep(1.1)  # the metrics page is cached for a second
@@ -59,27 +61,27 @@ def test_forged_claim_is_reported_and_ends_without_answers(
     take_topics(broker, monkeypatch, caplog)
 
 
-@bounded
+@async_test
 async def test_claim_in_the_hubs_name_is_reported_and_corrected(
     broker: RunningBroker, caplog: pytest.LogCaptureFixture
 ) -> None:
-    async with at(broker) as place, linked_to(broker) as device:
+    async with hub_at(broker) as place, client_of(broker) as device:
         contest = place.server._mqtt._peer.claim_monitor  # type: ignore[union-attr]
         assert await readiness(place) == "ok"
         for number, payload in enumerate((b"{}", b'{"/b":1}', b"nonsense"), 1):
             await device.publish(ownership_of(place).election.own_topic, payload)
             await until(lambda number=number: contest.false_claims == number)  # type: ignore[misc]
-        await until(lambda: is_linked(place) and bool(ownership_of(place).election.owned))
+        await until(lambda: is_ready(place) and bool(ownership_of(place).election.owned))
         assert await device.call("hub.echo", 1) == 1
         assert await readiness(place) == "ok, but false claims are published on fiveways/hubs/#"
     assert "it has the name of this hub, which did not publish it" in "\n".join(caplog.messages)
 
 
-@bounded
+@async_test
 async def test_retained_claim_is_reported_and_ignored(broker: RunningBroker, caplog: pytest.LogCaptureFixture) -> None:
-    async with linked_to(broker) as device:
+    async with client_of(broker) as device:
         await device.publish("fiveways/hubs/ghost", FORGED, retain=True)
-        async with at(broker) as place:
+        async with hub_at(broker) as place:
             assert await device.call("hub.echo", 1) == 1
             assert await readiness(place) == "ok, but false claims are published on fiveways/hubs/#"
         await device.publish("fiveways/hubs/ghost", b"", retain=True)
@@ -100,10 +102,10 @@ def count_queries(election: topic_election.TopicElection) -> list[str]:
     return questions
 
 
-@bounded
+@async_test
 async def answer_queries(broker: RunningBroker, monkeypatch: pytest.MonkeyPatch, caplog: Any) -> None:  # noqa: ANN401
     monkeypatch.setattr(topic_ownership, "_QUERY_INTERVAL", 0.05)
-    async with at(broker) as first, at(broker) as second, linked_to(broker) as device:
+    async with hub_at(broker) as first, hub_at(broker) as second, client_of(broker) as device:
         elections = [ownership_of(place).election for place in (first, second)]
         queries = [count_queries(each) for each in elections]
         for place in (first, second):

@@ -6,10 +6,12 @@ import pytest
 
 from fiveways.protocols.mqtt_rpc.messages import Request, Response
 from fiveways.runtime.server import Server
-from tests.support.broker_hubs import at, bounded, given, until
+from tests.support.broker_hubs import broker_settings, hub_at
 from tests.support.broker_processes import BROKERS, RunningBroker, running
 from tests.support.raw_peers import Place, WirePeer, http
 from tests.support.rpc_service import Bare, bare
+from tests.support.running import async_test
+from tests.support.waiting import until
 
 
 def is_ready(answer: str) -> bool:
@@ -21,9 +23,9 @@ async def until_ready(place: Place) -> None:
         pass
 
 
-@bounded
+@async_test
 async def test_requests_are_answered_once_readyz_is_ok(broker: RunningBroker) -> None:
-    server = Server(given(broker))
+    server = Server(broker_settings(broker))
     async with bare(broker, "/hub") as device:
         starting = asyncio.ensure_future(server.start())
         await until(lambda: bool(server.urls))
@@ -52,9 +54,9 @@ async def serve_one(device: Bare, worker: WirePeer, number: int, method: str) ->
     assert isinstance(await device.answer_for(number), Response)
 
 
-@bounded
+@async_test
 async def test_method_is_callable_once_its_registration_is_confirmed(broker: RunningBroker) -> None:
-    async with at(broker) as place:
+    async with hub_at(broker) as place:
         worker = await place.umq()
         for number in range(1, 6):
             async with bare(broker, f"/fresh{number}") as device:
@@ -65,9 +67,9 @@ async def test_method_is_callable_once_its_registration_is_confirmed(broker: Run
                 await serve_one(device, worker, number + 100, "walk")
 
 
-@bounded
+@async_test
 async def test_registration_is_confirmed_if_another_hub_owns_its_topic(broker: RunningBroker) -> None:
-    async with at(broker) as first, at(broker) as second:
+    async with hub_at(broker) as first, hub_at(broker) as second:
         one, other = await first.umq(), await second.umq()
         await registered(one, "rival:run")
         await registered(other, "rival:run")
@@ -76,10 +78,10 @@ async def test_registration_is_confirmed_if_another_hub_owns_its_topic(broker: R
 
 
 @pytest.mark.parametrize("name", BROKERS)
-@bounded
+@async_test
 async def test_registration_without_a_broker_is_served_later(name: str) -> None:
     with running(name) as broker:
-        async with at(broker) as place:
+        async with hub_at(broker) as place:
             worker = await place.umq()
             broker.freeze()
             await registered(worker, "frozen:run")

@@ -10,10 +10,12 @@ from fiveways.app import App
 from fiveways.client.connect import connect
 from fiveways.protocols.mqtt_rpc.messages import ErrorResponse, Request, Response
 from fiveways.settings.limits import LimitSettings
-from tests.support.broker_hubs import bounded, given, is_linked, linked_to, until
+from tests.support.broker_hubs import broker_settings, client_of, is_ready
 from tests.support.broker_processes import RunningBroker
 from tests.support.raw_peers import PATIENCE, Place, hub
 from tests.support.rpc_service import Bare, bare
+from tests.support.running import async_test
+from tests.support.waiting import until
 
 LIMIT = 16
 """Pending calls: 8 for one topic, 4 of these for one device."""
@@ -48,11 +50,11 @@ async def call(device: Bare, number: int, kind: str, value: bytes) -> bool:
     return isinstance(await device.answer_for(number), Response)
 
 
-@bounded
+@async_test
 async def test_device_with_a_used_up_share_does_not_affect_others(broker: RunningBroker) -> None:
-    settings = replace(given(broker), limits=LimitSettings(max_pending=LIMIT))
+    settings = replace(broker_settings(broker), limits=LimitSettings(max_pending=LIMIT))
     async with hub(settings, app()) as place, bare(broker, "/slow") as device, bare(broker, "/hub") as other:
-        await until(lambda: is_linked(place))
+        await until(lambda: is_ready(place))
         # The first request counts for unknown devices.
         await hold_calls(place, device, [OURS | number for number in range(LIMIT)], 5)
         async with bare(broker, "/slow") as healthy:
@@ -60,30 +62,30 @@ async def test_device_with_a_used_up_share_does_not_affect_others(broker: Runnin
         assert all([await call(other, THEIRS | number, "echo", b"1") for number in range(1, 30)])
 
 
-@bounded
+@async_test
 async def test_device_with_random_ids_leaves_room_for_devices_with_a_prefix(broker: RunningBroker) -> None:
-    settings = replace(given(broker), limits=LimitSettings(max_pending=LIMIT))
+    settings = replace(broker_settings(broker), limits=LimitSettings(max_pending=LIMIT))
     async with hub(settings, app()) as place, bare(broker, "/slow") as device, bare(broker, "/hub") as other:
-        await until(lambda: is_linked(place))
+        await until(lambda: is_ready(place))
         await hold_calls(place, device, [number << 32 | 5 for number in range(1, LIMIT)], 4)
         assert all([await call(other, THEIRS | number, "echo", b"1") for number in range(1, 30)])
         async with bare(broker, "/slow") as healthy:
             assert all([await call(healthy, THEIRS | number, "quick", b"1") for number in range(30, 60)])
 
 
-@bounded
+@async_test
 async def test_client_counts_as_one_device(broker: RunningBroker) -> None:
-    settings = replace(given(broker), limits=LimitSettings(max_pending=LIMIT))
-    async with hub(settings, app()) as place, bare(broker, "/slow") as device, linked_to(broker) as client:
-        await until(lambda: is_linked(place))
+    settings = replace(broker_settings(broker), limits=LimitSettings(max_pending=LIMIT))
+    async with hub(settings, app()) as place, bare(broker, "/slow") as device, client_of(broker) as client:
+        await until(lambda: is_ready(place))
         assert await client.call("hub.echo", 1) == 1
         await hold_calls(place, device, [number << 32 | 5 for number in range(1, LIMIT)], 4)
         assert [await client.call("slow.quick", b"%d" % number) for number in range(20)]
 
 
-@bounded
+@async_test
 async def test_silent_service_does_not_affect_calls_of_others(broker: RunningBroker) -> None:
-    settings = given(broker, services={"/Dead/Read": "bytes", "/Alive/Read": "bytes"})
+    settings = broker_settings(broker, services={"/Dead/Read": "bytes", "/Alive/Read": "bytes"})
     settings = replace(settings, limits=LimitSettings(max_pending=LIMIT))
     async with (
         bare(broker, "/Alive") as alive,

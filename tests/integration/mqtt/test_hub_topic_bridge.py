@@ -6,9 +6,11 @@ from contextlib import suppress
 from typing import Any
 
 from fiveways.client.connect import connect
-from tests.support.broker_hubs import at, bounded, linked_to, retained, until
+from tests.support.broker_hubs import client_of, hub_at, wait_for_retained
 from tests.support.broker_processes import RunningBroker
 from tests.support.raw_peers import PATIENCE, Place
+from tests.support.running import async_test
+from tests.support.waiting import until
 
 CALM = 0.3
 """Seconds in which an unwanted message would have arrived."""
@@ -23,9 +25,9 @@ async def nothing_more(events: Any) -> None:
         raise AssertionError(await asyncio.wait_for(anext(events), CALM))
 
 
-@bounded
+@async_test
 async def test_topic_crosses_in_both_directions_once(broker: RunningBroker) -> None:
-    async with at(broker, topics={"both/#": "both"}) as place, linked_to(broker) as device, to(place) as peer:
+    async with hub_at(broker, topics={"both/#": "both"}) as place, client_of(broker) as device, to(place) as peer:
         async with peer.subscribe("both.*") as at_hub, device.subscribe("both/+") as at_broker:
             here, there = aiter(at_hub), aiter(at_broker)
             await device.publish("both/a", {"n": 1})
@@ -39,10 +41,10 @@ async def test_topic_crosses_in_both_directions_once(broker: RunningBroker) -> N
             await nothing_more(there)
 
 
-@bounded
+@async_test
 async def test_directions_are_independent(broker: RunningBroker) -> None:
     ways = {"only/in/#": "in", "only/out/#": "out"}
-    async with at(broker, topics=ways) as place, linked_to(broker) as device, to(place) as peer:
+    async with hub_at(broker, topics=ways) as place, client_of(broker) as device, to(place) as peer:
         async with peer.subscribe("only.*.*") as at_hub, device.subscribe("only/#") as at_broker:
             here, there = aiter(at_hub), aiter(at_broker)
             await device.publish("only/out/a", 1)
@@ -55,27 +57,27 @@ async def test_directions_are_independent(broker: RunningBroker) -> None:
             assert topics == ["only/out/a", "only/in/a", "only/out/b"]
 
 
-@bounded
+@async_test
 async def test_retained_messages_become_retained_values(broker: RunningBroker) -> None:
-    async with linked_to(broker) as device:
+    async with client_of(broker) as device:
         await device.publish("kept/a", 1, retain=True)
-        assert await retained(device, "kept/a") == 1
-        async with at(broker, topics={"kept/#": "both"}) as place, to(place) as peer:
+        assert await wait_for_retained(device, "kept/a") == 1
+        async with hub_at(broker, topics={"kept/#": "both"}) as place, to(place) as peer:
             await until(lambda: place.server.exchange.hub.stats()["retained"] == 1)
             async with peer.subscribe("kept.a") as events:
                 assert (await anext(aiter(events))).data == 1
             await peer.publish("kept.b", 2, retain=True)
-            assert await retained(device, "kept/b") == 2
+            assert await wait_for_retained(device, "kept/b") == 2
             await device.publish("kept/a", b"", retain=True)
             await until(lambda: place.server.exchange.hub.stats()["retained"] == 1)
             await peer.publish("kept.b", None, retain=True)
             await until(lambda: place.server.exchange.hub.stats()["retained"] == 0)
 
 
-@bounded
+@async_test
 async def test_two_hubs_share_a_topic_without_loops(broker: RunningBroker) -> None:
     ways = {"shared/#": "both"}
-    async with at(broker, topics=ways) as one, at(broker, topics=ways) as other:
+    async with hub_at(broker, topics=ways) as one, hub_at(broker, topics=ways) as other:
         async with to(one) as publisher, to(other) as subscriber, subscriber.subscribe("shared.*") as events:
             events_at_hub = aiter(events)
             for number in range(20):

@@ -37,7 +37,7 @@ def test_tables_agree_with_the_demo_matrix(spark: "SparkSession", tmp_path: Path
     from fiveways.pipeline.sql import run_query  # noqa: PLC0415
 
     left = temporary(tmp_path)
-    ended = demo_process.performed("--seconds", "6", folder=tmp_path / "demo", TMPDIR=str(left))
+    ended = demo_process.run_demo("--seconds", "6", folder=tmp_path / "demo", TMPDIR=str(left))
     assert (ended.code, ended.err) == (0, ""), ended.out
     assert demo_process.alive(ended.mark) == []
     assert list(left.iterdir()) == []
@@ -59,8 +59,8 @@ def test_tables_agree_with_the_demo_matrix(spark: "SparkSession", tmp_path: Path
 
 def test_ctrl_c_during_spark_run_removes_all_processes(tmp_path: Path) -> None:
     left = temporary(tmp_path)
-    with demo_process.under_way("--seconds", "1", folder=tmp_path / "demo", TMPDIR=str(left)) as (process, mark):
-        demo_process.until(process, "Spark builds tables")
+    with demo_process.running_demo("--seconds", "1", folder=tmp_path / "demo", TMPDIR=str(left)) as (process, mark):
+        demo_process.read_until(process, "Spark builds tables")
         process.send_signal(signal.SIGINT)
         process.communicate(timeout=demo_process.PATIENCE)
         assert process.returncode == 130
@@ -70,7 +70,7 @@ def test_ctrl_c_during_spark_run_removes_all_processes(tmp_path: Path) -> None:
 
 def test_killed_demo_leaves_no_java_process(tmp_path: Path) -> None:
     left = temporary(tmp_path)
-    with demo_process.under_way(folder=tmp_path / "demo", TMPDIR=str(left)) as (process, mark):
+    with demo_process.running_demo(folder=tmp_path / "demo", TMPDIR=str(left)) as (process, mark):
         until = time.monotonic() + demo_process.PATIENCE
         while not any(re.match(r"\S*java ", command) for command in demo_process.alive(mark)):
             assert time.monotonic() < until
@@ -81,8 +81,8 @@ def test_killed_demo_leaves_no_java_process(tmp_path: Path) -> None:
 
 
 def test_dead_spark_is_reported_and_other_results_remain(tmp_path: Path) -> None:
-    with demo_process.under_way("--seconds", "4", folder=tmp_path / "demo") as (process, mark):
-        demo_process.until(process, "the first response arrived")
+    with demo_process.running_demo("--seconds", "4", folder=tmp_path / "demo") as (process, mark):
+        demo_process.read_until(process, "the first response arrived")
         demo_process.kill(mark, "fiveways.demo.spark_worker")
         out, err = process.communicate(timeout=demo_process.PATIENCE)
         assert (process.returncode, err) == (1, "")

@@ -3,10 +3,9 @@
 import re
 import runpy
 import sys
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
-from itertools import count, takewhile
+from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -18,6 +17,7 @@ from fiveways.client.sync_handles import SyncEvent, SyncSubscription
 from fiveways.pipeline import spark_session
 from tests.support import hubs
 from tests.support.paths import ROOT
+from tests.support.waiting import until_sync
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, Row, SparkSession
@@ -83,7 +83,7 @@ class CollectedStream:
         self.rows += batch.collect()
 
     def wait(self, number: int) -> "list[Row]":
-        until(lambda: len(self.rows) >= number)
+        until_sync(lambda: len(self.rows) >= number)
         return sorted(self.rows, key=lambda row: row.at)
 
 
@@ -109,12 +109,6 @@ def use_shared_spark(engine: "SparkSession", monkeypatch: pytest.MonkeyPatch) ->
     return requested
 
 
-def until(is_true: Callable[[], bool]) -> None:
-    for _ in takewhile(lambda _: not is_true(), range(int(TIMEOUT / 0.05))):
-        time.sleep(0.05)
-    assert is_true()
-
-
 def wait_for_subscription(peer: SyncPeer, query: "StreamingQuery") -> None:
     """Wait until a query has subscribed to its topic."""
 
@@ -123,7 +117,7 @@ def wait_for_subscription(peer: SyncPeer, query: "StreamingQuery") -> None:
         stats: Any = peer.call("hub.stats")
         return bool(stats["subscriptions"])
 
-    until(is_true)
+    until_sync(is_true)
 
 
 @pytest.mark.parametrize("protocol", PROTOCOLS)
@@ -195,7 +189,7 @@ def test_stream_reads_one_topic_and_publishes_on_another(
     with peer.subscribe("doubled.*") as events:
         query = writing.option("checkpointLocation", str(tmp_path)).start()
         try:
-            until(lambda: dict(_stats(peer))["subscriptions"] == 2)
+            until_sync(lambda: dict(_stats(peer))["subscriptions"] == 2)
             for n in (1, 2, 3):
                 peer.publish("sensors.roof", n)
             received = receive(events, 3)
@@ -239,7 +233,7 @@ def test_restarted_stream_reports_lost_rows(
     last = max((tmp_path / "commits").glob("[0-9]*"), key=lambda path: int(path.name))
     last.unlink()
     (tmp_path / "commits" / f".{last.name}.crc").unlink()
-    until(lambda: not _stats(peer)["subscriptions"])
+    until_sync(lambda: not _stats(peer)["subscriptions"])
     peer.publish("again", "nobody listens")
     second = CollectedStream(engine, hub.url("lrpm"), tmp_path, topic="again")
     with running(second) as query:
@@ -261,7 +255,7 @@ def test_stream_resubscribes_after_its_topic_was_closed(
         peer.publish("goes", 1)
         stream.wait(1)
         peer.close_topic("goes")
-        until(lambda: not _stats(peer)["subscriptions"])
+        until_sync(lambda: not _stats(peer)["subscriptions"])
         wait_for_subscription(peer, query)
         peer.publish("goes", 2)
         rows = stream.wait(2)
@@ -297,7 +291,7 @@ def test_rows_dropped_by_a_full_buffer_are_counted_in_missed(
                 peer.publish("flood", number)
             return any(row.missed for row in stream.rows)
 
-        until(is_loss_reported)
+        until_sync(is_loss_reported)
     finally:
         query.stop()
     rows = sorted(stream.rows, key=lambda row: int(row.data))

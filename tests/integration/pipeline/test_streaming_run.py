@@ -4,7 +4,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -19,6 +18,7 @@ from fiveways.pipeline.errors import BadInput, TablesLocked
 from fiveways.pipeline.streaming_run import IncrementReport, WatchOptions
 from tests.support import captures
 from tests.support.captures import NOON, SECOND, RecordBuilder
+from tests.support.waiting import until_sync
 
 TIMEOUT = 600.0
 
@@ -157,7 +157,7 @@ def test_stream_follows_a_growing_journal(spark: SparkSession, tmp_path: Path) -
     thread.start()
     for number in range(3):
         captures.write_segment(journal, builder.records[number * 16 : number * 16 + 16], number + 1)
-        until(lambda: sum(step.segments for step in steps) > number or bool(ended))  # noqa: B023  ends before the next
+        until_sync(lambda: sum(step.segments for step in steps) > number or bool(ended))  # noqa: B023  ends before the next
     assert not ended
     assert all(step.lag >= 0 for step in steps)
     with pytest.raises(TablesLocked):
@@ -167,13 +167,6 @@ def test_stream_follows_a_growing_journal(spark: SparkSession, tmp_path: Path) -
     thread.join(TIMEOUT)
     assert not thread.is_alive()
     assert captures.read_tables(out) == batch(spark, journal, tmp_path / "batch")
-
-
-def until(done: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + TIMEOUT
-    while not done():
-        assert time.monotonic() < deadline
-        time.sleep(0.05)
 
 
 @contextmanager
@@ -211,7 +204,7 @@ def test_killed_stream_resumes_with_the_same_tables(spark: SparkSession, tmp_pat
         with watching(journal, out) as process:
             for path in added:
                 (journal / path.name).write_bytes(path.read_bytes())
-            until(lambda: moment() or process.poll() is not None)  # noqa: B023  ends before the next turn
+            until_sync(lambda: moment() or process.poll() is not None)  # noqa: B023  ends before the next turn
             assert process.poll() is None
             os.kill(process.pid, signal.SIGKILL)
     (journal / paths[3].name).write_bytes(paths[3].read_bytes())

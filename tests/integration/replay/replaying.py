@@ -1,11 +1,9 @@
 """Recording of a hub, and its replay to another hub."""
 
-import asyncio
 import math
-from collections.abc import AsyncIterator, Callable, Coroutine
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import replace
-from functools import wraps
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +14,7 @@ from fiveways.replay.replay_target import ReplayTarget
 from fiveways.replay.replayer import ReplayConfig, Replayer
 from fiveways.settings.operations import JournalSettings
 from fiveways.settings.sections import Settings, ZmqSettings
-from tests.support.raw_peers import PATIENCE, Place, hub, settings
+from tests.support.raw_peers import Place, hub, settings
 
 URLS = {
     "umq": "umq+ws://127.0.0.1:{port}",
@@ -26,14 +24,6 @@ URLS = {
     "nq": "nq+ws://127.0.0.1:{port}",
     "nq http": "nq+http://127.0.0.1:{port}",
 }
-
-
-def bounded(test: Callable[..., Coroutine[Any, Any, None]]) -> Callable[..., None]:
-    @wraps(test)
-    def run(*args: object, **kwargs: object) -> None:
-        asyncio.run(asyncio.wait_for(test(*args, **kwargs), 3 * PATIENCE))
-
-    return run
 
 
 @asynccontextmanager

@@ -13,9 +13,10 @@ from fiveways.app.responses import Fail, Reply
 from fiveways.replay.comparison import DIFFERENT_BODY, DIFFERENT_STATUS, EQUAL, EXTRA, MISSING
 from fiveways.replay.replayer import Replayer
 from fiveways.settings.sections import AuthSettings, IdentitySettings, Secret
-from tests.integration.replay.replaying import URLS, bounded, recording, replayed, with_zmq
-from tests.support.journal_scenarios import Story
+from tests.integration.replay.replaying import URLS, recording, replayed, with_zmq
+from tests.support.journal_scenarios import JournalBuilder
 from tests.support.raw_peers import hub, settings
+from tests.support.running import async_test
 
 TOKEN = "geheim"  # noqa: S105  not much of a secret
 
@@ -62,7 +63,7 @@ def app_with_method(answer: object) -> fiveways.App:
     return app
 
 
-@bounded
+@async_test
 async def test_calls_in_all_protocols_are_replayed(tmp_path: Path) -> None:
     async with recording(tmp_path) as place:
         urls = [url.format(port=place.port) for url in URLS.values()]
@@ -91,7 +92,7 @@ async def test_calls_in_all_protocols_are_replayed(tmp_path: Path) -> None:
     assert not replayer.sender.unsent
 
 
-@bounded
+@async_test
 async def test_topics_callbacks_and_work_queues_are_replayed(tmp_path: Path) -> None:
     async with recording(tmp_path) as place:
         urls = [url.format(port=place.port) for url in URLS.values()]
@@ -112,7 +113,7 @@ async def test_topics_callbacks_and_work_queues_are_replayed(tmp_path: Path) -> 
     assert replayer.stats.is_equal
 
 
-@bounded
+@async_test
 async def test_different_responses_are_reported(tmp_path: Path) -> None:
     async with recording(tmp_path, app_with_method("then")) as place:
         for url in URLS.values():
@@ -138,17 +139,17 @@ async def test_different_responses_are_reported(tmp_path: Path) -> None:
     assert not replayer.stats.is_equal
 
 
-def recorded_call(hub_id: int = 900, *, forwarded: bytes = b"[2,3]", arguments: bytes = b"[2,3]") -> Story:
+def recorded_call(hub_id: int = 900, *, forwarded: bytes = b"[2,3]", arguments: bytes = b"[2,3]") -> JournalBuilder:
     """Return the recording of a call, with an id to the callee that no hub will use again."""
-    story = Story().heard("callee", "lrpm-json", b"[2,null,{}]")
-    story.heard("callee", "lrpm-json", b'[40,1,"hub.register",{"name":"math.add"},{}]')
-    story.said("callee", "lrpm-json", b"[41,1,null,{}]").heard("caller", "umq", b"H1\n***")
-    story.heard("caller", "umq", b"M1\nmath:add\n%b" % arguments, "7")
-    story.said("callee", "lrpm-json", b'[40,%d,"math.add",%b,{}]' % (hub_id, forwarded), "7")
-    return story.heard("callee", "lrpm-json", b"[41,%d,5,{}]" % hub_id, "7").said("caller", "umq", b"R1\n5", "7")
+    story = JournalBuilder().received("callee", "lrpm-json", b"[2,null,{}]")
+    story.received("callee", "lrpm-json", b'[40,1,"hub.register",{"name":"math.add"},{}]')
+    story.sent("callee", "lrpm-json", b"[41,1,null,{}]").received("caller", "umq", b"H1\n***")
+    story.received("caller", "umq", b"M1\nmath:add\n%b" % arguments, "7")
+    story.sent("callee", "lrpm-json", b'[40,%d,"math.add",%b,{}]' % (hub_id, forwarded), "7")
+    return story.received("callee", "lrpm-json", b"[41,%d,5,{}]" % hub_id, "7").sent("caller", "umq", b"R1\n5", "7")
 
 
-@bounded
+@async_test
 async def test_response_of_callee_uses_the_live_id(tmp_path: Path) -> None:
     recorded_call().write(tmp_path)
     async with hub() as place:
@@ -157,7 +158,7 @@ async def test_response_of_callee_uses_the_live_id(tmp_path: Path) -> None:
     assert (counts(replayer), counts(replayer, "request")) == ({EQUAL: 2}, {EQUAL: 1})
 
 
-@bounded
+@async_test
 async def test_callee_with_different_arguments_sends_recorded_response(tmp_path: Path) -> None:
     recorded_call(forwarded=b"[4,4]").write(tmp_path)
     async with hub() as place:
@@ -172,23 +173,23 @@ async def test_callee_with_different_arguments_sends_recorded_response(tmp_path:
     )
 
 
-@bounded
+@async_test
 async def test_missing_and_extra_hub_requests_are_reported(tmp_path: Path) -> None:
     story = recorded_call(arguments=b"[9,9]")
-    story.said("callee", "lrpm-json", b'[40,901,"math.sub",[1],{}]').heard("callee", "lrpm-json", b"[41,901,1,{}]")
+    story.sent("callee", "lrpm-json", b'[40,901,"math.sub",[1],{}]').received("callee", "lrpm-json", b"[41,901,1,{}]")
     story.write(tmp_path)
     async with hub() as place:
         replayer = await replayed(tmp_path, place, answer_timeout=1.0)
     assert counts(replayer, "request") == {DIFFERENT_BODY: 1, MISSING: 1}
     # A call that was not forwarded in the recording.
     (tmp_path / "more").mkdir()
-    story = Story().heard("callee", "lrpm-json", b"[2,null,{}]")
-    story.heard("callee", "lrpm-json", b'[40,1,"hub.register",{"name":"math.add"},{}]')
-    story.said("callee", "lrpm-json", b"[41,1,null,{}]").heard("caller", "umq", b"M1\nmath:add\n[2,3]")
+    story = JournalBuilder().received("callee", "lrpm-json", b"[2,null,{}]")
+    story.received("callee", "lrpm-json", b'[40,1,"hub.register",{"name":"math.add"},{}]')
+    story.sent("callee", "lrpm-json", b"[41,1,null,{}]").received("caller", "umq", b"M1\nmath:add\n[2,3]")
     # Responses of the hub are in order, so earlier requests have been forwarded by then.
-    story.heard("caller", "umq", b"M2\nhub:echo\n1").heard("caller", "umq", b"M3\nhub:echo\n1")
-    story.said("caller", "umq", b"R3\n1").mark("caller", "umq", "close")
-    story.heard("callee", "lrpm-json", b'[40,2,"hub.echo",1,{}]').said("callee", "lrpm-json", b"[41,2,1,{}]")
+    story.received("caller", "umq", b"M2\nhub:echo\n1").received("caller", "umq", b"M3\nhub:echo\n1")
+    story.sent("caller", "umq", b"R3\n1").mark("caller", "umq", "close")
+    story.received("callee", "lrpm-json", b'[40,2,"hub.echo",1,{}]').sent("callee", "lrpm-json", b"[41,2,1,{}]")
     story.mark("callee", "lrpm-json", "close").write(tmp_path / "more")
     async with hub() as place:
         replayer = await replayed(tmp_path / "more", place, answer_timeout=1.0)
@@ -196,9 +197,11 @@ async def test_missing_and_extra_hub_requests_are_reported(tmp_path: Path) -> No
     assert counts(replayer) == {EQUAL: 3, EXTRA: 1}
 
 
-@bounded
+@async_test
 async def test_calls_open_at_the_end_are_not_differences(tmp_path: Path) -> None:
-    story = recorded_call().heard("caller", "umq", b"M2\nmath:add\n[4,5]").heard("caller", "umq", b"M3\nhub:echo\n1")
+    story = (
+        recorded_call().received("caller", "umq", b"M2\nmath:add\n[4,5]").received("caller", "umq", b"M3\nhub:echo\n1")
+    )
     story.write(tmp_path)
     async with hub() as place:
         replayer = await replayed(tmp_path, place)
@@ -206,20 +209,20 @@ async def test_calls_open_at_the_end_are_not_differences(tmp_path: Path) -> None
     assert (counts(replayer), replayer.stats.open_at_end) == ({EQUAL: 2}, 2)
 
 
-@bounded
+@async_test
 async def test_shared_callees_may_swap_requests(tmp_path: Path) -> None:
-    story = Story()
+    story = JournalBuilder()
     for callee in ("one", "two"):
-        story.heard(callee, "lrpm-json", b"[2,null,{}]")
-        story.heard(callee, "lrpm-json", b'[40,1,"hub.register",{"name":"math.add","share":"round_robin"},{}]')
-        story.said(callee, "lrpm-json", b"[41,1,null,{}]")
+        story.received(callee, "lrpm-json", b"[2,null,{}]")
+        story.received(callee, "lrpm-json", b'[40,1,"hub.register",{"name":"math.add","share":"round_robin"},{}]')
+        story.sent(callee, "lrpm-json", b"[41,1,null,{}]")
     for number in range(4):
         # Not in round-robin order, as a hub would distribute them.
         callee = "two" if number < 2 else "one"
-        story.heard("caller", "umq", b"M%d\nmath:add\n[%d]" % (number, number))
-        story.said(callee, "lrpm-json", b'[40,%d,"math.add",[%d],{}]' % (50 + number, number))
-        story.heard(callee, "lrpm-json", b"[41,%d,%d,{}]" % (50 + number, number))
-        story.said("caller", "umq", b"R%d\n%d" % (number, number))
+        story.received("caller", "umq", b"M%d\nmath:add\n[%d]" % (number, number))
+        story.sent(callee, "lrpm-json", b'[40,%d,"math.add",[%d],{}]' % (50 + number, number))
+        story.received(callee, "lrpm-json", b"[41,%d,%d,{}]" % (50 + number, number))
+        story.sent("caller", "umq", b"R%d\n%d" % (number, number))
     story.write(tmp_path)
     async with hub() as place:
         replayer = await replayed(tmp_path, place)
@@ -227,15 +230,15 @@ async def test_shared_callees_may_swap_requests(tmp_path: Path) -> None:
     assert counts(replayer, "request") == {EQUAL: 4}
 
 
-@bounded
+@async_test
 async def test_incomplete_frames_are_counted_as_unsent(tmp_path: Path) -> None:
-    story = Story().heard("s", "umq", b"H1\n***")
-    story.heard("s", "umq", b"M1\nhub:echo\n[1,", size=99).said("s", "umq", b"R1\n[1,")
-    story.heard("s", "umq", None, size=99).said("s", "umq", b"R2\n3")
-    story.heard("s", "umq", b"Stoken\n***")
-    story.heard("s", "umq", b'M3\nhub:echo\n{"password":"***"}').said("s", "umq", b'R3\n{"password":"***"}')
-    story.heard("s", "umq", b"M4\nhub:echo\n4").said("s", "umq", b"R4\n", size=99)
-    story.heard("m", "mqtt-rpc", b"", channel="/a").heard("z", "nq", b"[]", transport="zmq")
+    story = JournalBuilder().received("s", "umq", b"H1\n***")
+    story.received("s", "umq", b"M1\nhub:echo\n[1,", size=99).sent("s", "umq", b"R1\n[1,")
+    story.received("s", "umq", None, size=99).sent("s", "umq", b"R2\n3")
+    story.received("s", "umq", b"Stoken\n***")
+    story.received("s", "umq", b'M3\nhub:echo\n{"password":"***"}').sent("s", "umq", b'R3\n{"password":"***"}')
+    story.received("s", "umq", b"M4\nhub:echo\n4").sent("s", "umq", b"R4\n", size=99)
+    story.received("m", "mqtt-rpc", b"", channel="/a").received("z", "nq", b"[]", transport="zmq")
     story.write(tmp_path)
     async with hub() as place:
         replayer = await replayed(tmp_path, place)
@@ -246,23 +249,23 @@ async def test_incomplete_frames_are_counted_as_unsent(tmp_path: Path) -> None:
     assert [reason.partition(":")[0] for reason in replayer.skipped_sessions] == ["mqtt-rpc/mqtt", "nq/zmq"]
 
 
-@bounded
+@async_test
 async def test_redacted_value_equals_any_value(tmp_path: Path) -> None:
-    story = Story().heard("s", "lrpm-json", b"[2,null,{}]")
-    story.heard("s", "lrpm-json", b'[40,1,"hub.echo",{"a":1,"b":[2]},{}]')
-    story.said("s", "lrpm-json", b'[41,1,{"a":"***","b":[2]},{}]').write(tmp_path)
+    story = JournalBuilder().received("s", "lrpm-json", b"[2,null,{}]")
+    story.received("s", "lrpm-json", b'[40,1,"hub.echo",{"a":1,"b":[2]},{}]')
+    story.sent("s", "lrpm-json", b'[41,1,{"a":"***","b":[2]},{}]').write(tmp_path)
     async with hub() as place:
         replayer = await replayed(tmp_path, place)
     assert counts(replayer) == {EQUAL: 1}
 
 
-@bounded
+@async_test
 async def test_missing_and_extra_events_are_counted(tmp_path: Path) -> None:
-    story = Story().heard("s", "umq", b"H1\n").heard("s", "umq", b"M1\nhub:subscribe\nnews\n1")
-    story.said("s", "umq", b'R1\n{"id":"1"}')
+    story = JournalBuilder().received("s", "umq", b"H1\n").received("s", "umq", b"M1\nhub:subscribe\nnews\n1")
+    story.sent("s", "umq", b'R1\n{"id":"1"}')
     for number, (recorded, published) in enumerate([("a", "a"), ("b", "c"), ("d", "d")], 2):
-        story.heard("s", "umq", f"M{number}\nhub:publish\nnews\n{published}".encode())
-        story.said("s", "umq", f"T1\n{recorded}".encode()).said("s", "umq", f"R{number}\n9".encode())
+        story.received("s", "umq", f"M{number}\nhub:publish\nnews\n{published}".encode())
+        story.sent("s", "umq", f"T1\n{recorded}".encode()).sent("s", "umq", f"R{number}\n9".encode())
     story.write(tmp_path)
     async with hub() as place:
         replayer = await replayed(tmp_path, place, answer_timeout=1.0)
@@ -270,7 +273,7 @@ async def test_missing_and_extra_events_are_counted(tmp_path: Path) -> None:
     assert counts(replayer) == {EQUAL: 4}
 
 
-@bounded
+@async_test
 async def test_sessions_authenticate_with_the_given_token(tmp_path: Path) -> None:
     identity = IdentitySettings(name="ann", token=Secret(TOKEN))
     guarded = replace(settings(), auth=AuthSettings(anonymous="never", identity=(identity,)))
@@ -287,27 +290,27 @@ async def test_sessions_authenticate_with_the_given_token(tmp_path: Path) -> Non
     assert not replayer.stats.is_equal
 
 
-@bounded
+@async_test
 async def test_resumable_session_continues_over_another_connection(tmp_path: Path) -> None:
-    story = Story()
+    story = JournalBuilder()
     for link in (1, 2):
         session = f"q.{link}"
         story.mark(session, "nq", "open", peer="q")
-        story.heard(session, "nq", b'{"t":"hub-set","r":"k%d","d":{"name":"n","value":1}}' % link, peer="q")
-        story.said(session, "nq", b'{"a":"b%d","i":"k%d","d":null}' % (link, link), peer="q")
-        story.heard(session, "nq", b'[{"i":"b%d"}]' % link, peer="q")
+        story.received(session, "nq", b'{"t":"hub-set","r":"k%d","d":{"name":"n","value":1}}' % link, peer="q")
+        story.sent(session, "nq", b'{"a":"b%d","i":"k%d","d":null}' % (link, link), peer="q")
+        story.received(session, "nq", b'[{"i":"b%d"}]' % link, peer="q")
         # A retransmission is not another request.
-        story.heard(session, "nq", b'{"t":"hub-set","r":"k%d","d":{"name":"n","value":1}}' % link, peer="q")
+        story.received(session, "nq", b'{"t":"hub-set","r":"k%d","d":{"name":"n","value":1}}' % link, peer="q")
         story.mark(session, "nq", "close", peer="q")
-    story.heard("q.3", "nq", b'{"t":"hub-get","r":"k9","d":{"name":"n"}}', peer="q")
-    story.said("q.3", "nq", b'{"a":"b9","i":"k9","d":1}', peer="q").write(tmp_path)
+    story.received("q.3", "nq", b'{"t":"hub-get","r":"k9","d":{"name":"n"}}', peer="q")
+    story.sent("q.3", "nq", b'{"a":"b9","i":"k9","d":1}', peer="q").write(tmp_path)
     async with hub() as place:
         replayer = await replayed(tmp_path, place)
     assert replayer.stats.differences == []
     assert (replayer.sessions, counts(replayer)) == (1, {EQUAL: 3})
 
 
-@bounded
+@async_test
 async def test_zeromq_session_is_replayed_with_zmq_url(tmp_path: Path) -> None:
     async with recording(tmp_path, base=with_zmq()) as place:
         url = next(url for _, url in place.server.urls if url.startswith("nq+zmq"))
@@ -320,26 +323,26 @@ async def test_zeromq_session_is_replayed_with_zmq_url(tmp_path: Path) -> None:
         assert counts(replayer) == {EQUAL: 1}
 
 
-@bounded
+@async_test
 async def test_max_frames_limits_the_replay(tmp_path: Path) -> None:
-    story = Story().heard("s", "umq", b"H1\n")
+    story = JournalBuilder().received("s", "umq", b"H1\n")
     for number in range(100):
-        story.heard("s", "umq", b"M%d\nhub:echo\n1" % number).said("s", "umq", b"R%d\n1" % number)
+        story.received("s", "umq", b"M%d\nhub:echo\n1" % number).sent("s", "umq", b"R%d\n1" % number)
     story.write(tmp_path)
     async with hub() as place:
         replayer = await replayed(tmp_path, place, max_frames=10)
     assert (replayer.sender.sent, counts(replayer)) == (10, {EQUAL: 10})
 
 
-@bounded
+@async_test
 async def test_sessions_are_selected_by_name_and_protocol(tmp_path: Path) -> None:
-    story = Story()
+    story = JournalBuilder()
     for session, protocol, frame, answer in (
         ("one", "umq", b"M1\nhub:echo\n1", b"R1\n1"),
         ("other", "umq", b"M1\nhub:echo\n1", b"R1\n1"),
         ("one-too", "umq36", b'C1:["hub.echo",1]', b"R1:1"),
     ):
-        story.heard(session, protocol, frame).said(session, protocol, answer)
+        story.received(session, protocol, frame).sent(session, protocol, answer)
     story.write(tmp_path)
     async with hub() as place:
         assert (await replayed(tmp_path, place, session="one")).sessions == 2
@@ -348,10 +351,10 @@ async def test_sessions_are_selected_by_name_and_protocol(tmp_path: Path) -> Non
     assert (replayer.sessions, counts(replayer)) == (1, {EQUAL: 1})
 
 
-@bounded
+@async_test
 async def test_speed_scales_recorded_delays(tmp_path: Path) -> None:
-    story = Story().heard("s", "umq", b"M1\nhub:echo\n1").said("s", "umq", b"R1\n1").wait(400)
-    story.heard("s", "umq", b"M2\nhub:echo\n2").said("s", "umq", b"R2\n2").write(tmp_path)
+    story = JournalBuilder().received("s", "umq", b"M1\nhub:echo\n1").sent("s", "umq", b"R1\n1").wait(400)
+    story.received("s", "umq", b"M2\nhub:echo\n2").sent("s", "umq", b"R2\n2").write(tmp_path)
     loop = asyncio.get_running_loop()
     async with hub() as place:
         durations = []
@@ -363,7 +366,7 @@ async def test_speed_scales_recorded_delays(tmp_path: Path) -> None:
     assert durations[1] > 0.2
 
 
-@bounded
+@async_test
 async def test_unreachable_hub_is_reported(tmp_path: Path) -> None:
     recorded_call().write(tmp_path)
     async with hub() as place:
@@ -373,7 +376,7 @@ async def test_unreachable_hub_is_reported(tmp_path: Path) -> None:
     assert not replayer.stats.is_equal
 
 
-@bounded
+@async_test
 async def test_protocol_violations_are_replayed(tmp_path: Path) -> None:
     async with recording(tmp_path) as place:
         for path, frame in (("/umq", "M1\nhub:ping\n"), ("/umq", "nonsense"), ("/lrpm", "[40"), ("/nq", '{"a":1}')):

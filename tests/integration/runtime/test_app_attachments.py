@@ -4,7 +4,7 @@ import asyncio
 import io
 import json
 from base64 import b64encode
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
@@ -13,7 +13,8 @@ import fiveways
 from fiveways.app import App, AttachmentError, Context, Reply
 from fiveways.errors import CallFailed
 from fiveways.settings.limits import LimitSettings
-from tests.support.raw_peers import PATIENCE, Place, hub, settings
+from tests.support.raw_peers import Place, hub, settings
+from tests.support.waiting import until
 
 app = App(show_errors=True)
 gates: list[asyncio.Event] = []
@@ -108,12 +109,6 @@ async def failing() -> Reply:
 def url(place: Place, protocol: str) -> str:
     name, _, encoding = protocol.partition("-")
     return f"{name}+ws://127.0.0.1:{place.port}/{name}" + (f"?encoding={encoding}" if encoding else "")
-
-
-async def until(is_so: Callable[[], bool]) -> None:
-    async with asyncio.timeout(PATIENCE):
-        while not is_so():  # noqa: ASYNC110  there is no event to wait for
-            await asyncio.sleep(0.005)
 
 
 PROTOCOLS = ["umq", "umq36", "lrpm", "lrpm-cbor", "nq"]

@@ -2,7 +2,7 @@
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 import pytest
@@ -12,6 +12,7 @@ from fiveways.app import App, Context
 from fiveways.errors import CallFailed, CallLost, NotExecuted, Reason
 from fiveways.settings.limits import LimitSettings
 from tests.support.raw_peers import PATIENCE, Place, hub, settings
+from tests.support.waiting import until
 
 PROTOCOLS = ["umq", "umq36", "lrpm", "lrpm-cbor", "nq"]
 
@@ -92,12 +93,6 @@ async def connected_client(protocol: str) -> AsyncIterator[tuple[Place, fiveways
     """A hub with the application, and a client in this protocol."""
     async with hub(app=app) as place, fiveways.connect(url(place, protocol)) as peer:
         yield place, peer
-
-
-async def until(is_so: Callable[[], bool]) -> None:
-    async with asyncio.timeout(PATIENCE):
-        while not is_so():  # noqa: ASYNC110  there is no event to wait for
-            await asyncio.sleep(0.005)
 
 
 # Callbacks of the caller.

@@ -1,7 +1,6 @@
 """Updates of UMQ peers to an application in the hub's process."""
 
 import asyncio
-from collections.abc import Callable
 
 import pytest
 
@@ -12,6 +11,7 @@ from fiveways.errors import NotExecuted, Reason
 from fiveways.settings.limits import LimitSettings
 from fiveways.settings.sections import AuthSettings, IdentitySettings, Secret
 from tests.support.raw_peers import PATIENCE, Place, WirePeer, hub, settings
+from tests.support.waiting import until
 
 app = App()
 received: list[tuple[str, object, int]] = []
@@ -57,12 +57,6 @@ async def logged(update: Update) -> None:
     received.append((update.topic_id, update.data, update.missed))
     if update.data == "who?":
         await update.caller.vars.set("you", update.caller.protocol)
-
-
-async def until(is_so: Callable[[], bool]) -> None:
-    async with asyncio.timeout(PATIENCE):
-        while not is_so():  # noqa: ASYNC110  there is no event to wait for
-            await asyncio.sleep(0.005)
 
 
 async def publishing_peer(place: Place, topic_id: str = "feed") -> WirePeer:

@@ -2,14 +2,15 @@
 
 import asyncio
 import struct
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 import pytest
 from picows import WSMsgType
 
 from fiveways.settings.limits import LimitSettings
-from tests.support.raw_peers import PATIENCE, Place, WirePeer, hub, settings
+from tests.support.raw_peers import Place, WirePeer, hub, settings
+from tests.support.waiting import until
 
 DAY = 86400.0
 DELAYED = "timed out: it delayed attachments of other senders"
@@ -24,12 +25,6 @@ async def callee_of(place: Place) -> WirePeer:
     callee.text("M1\nhub:register\nstore")
     assert await callee.heard() == "R1\nnull"
     return callee
-
-
-async def until(is_so: Callable[[], bool]) -> None:
-    async with asyncio.timeout(PATIENCE):
-        while not is_so():  # noqa: ASYNC110  there is no event to wait for
-            await asyncio.sleep(0.01)
 
 
 @asynccontextmanager

@@ -14,9 +14,10 @@ import pytest
 from fiveways.runtime import clock_guard
 from fiveways.settings.operations import JournalSettings
 from fiveways.settings.sections import AuthSettings, NqSettings, Settings, StoreSettings
-from tests.integration.runtime.test_nq_http import error_of, waiting
+from tests.integration.runtime.test_nq_http import error_of
 from tests.support.nq_peers import Poster, ask, posters, served
 from tests.support.raw_peers import Place, WirePeer, http, hub, settings
+from tests.support.running import async_test
 
 DAY = 86_400.0
 OPERATOR = AuthSettings(call=("*", "hub.clock"))
@@ -65,7 +66,7 @@ async def answer_calls(callee: WirePeer) -> None:
         callee.text(f"R{call[1:]}\n1{argument}")
 
 
-@waiting
+@async_test
 async def test_clock_8_days_ahead_expires_no_request(tmp_path: Path, clock: Clock) -> None:
     hub_settings = with_store(tmp_path)
     peer = await accepted(hub_settings, 3)
@@ -79,7 +80,7 @@ async def test_clock_8_days_ahead_expires_no_request(tmp_path: Path, clock: Cloc
         working.cancel()
 
 
-@waiting
+@async_test
 async def test_confirmed_clock_expires_requests_and_notifies_their_peers(
     tmp_path: Path, clock: Clock, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -105,7 +106,7 @@ async def test_confirmed_clock_expires_requests_and_notifies_their_peers(
         assert "clock" not in await http(place.port, "/readyz")
 
 
-@waiting
+@async_test
 async def test_requests_that_expired_while_the_hub_was_down_are_answered_and_counted_once(
     tmp_path: Path, clock: Clock, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -121,7 +122,7 @@ async def test_requests_that_expired_while_the_hub_was_down_are_answered_and_cou
         assert "expired" not in caplog.text
 
 
-@waiting
+@async_test
 async def test_confirmation_needs_an_explicit_permission(tmp_path: Path, clock: Clock) -> None:
     hub_settings = replace(with_store(tmp_path), auth=AuthSettings())
     async with hub(hub_settings) as place:
@@ -135,7 +136,7 @@ async def test_confirmation_needs_an_explicit_permission(tmp_path: Path, clock: 
         assert '"held":true' in await peer.heard()
 
 
-@waiting
+@async_test
 async def test_jump_of_a_running_hub_is_reported_until_it_is_undone(
     tmp_path: Path, clock: Clock, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -156,7 +157,7 @@ def segment(folder: Path, days: float) -> Path:
     return path
 
 
-@waiting
+@async_test
 async def test_journal_keeps_old_segments_until_the_clock_is_confirmed(tmp_path: Path) -> None:
     folder = tmp_path / "journal"
     folder.mkdir()

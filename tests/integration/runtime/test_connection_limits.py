@@ -4,7 +4,7 @@ import asyncio
 import logging
 import os
 import re
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from random import Random
@@ -15,11 +15,12 @@ from fiveways.runtime import session_registry
 from fiveways.settings.limits import LimitSettings
 from fiveways.settings.sections import AuthSettings, IdentitySettings, Secret
 from tests.integration.runtime.test_websocket_rules import frame
-from tests.support.event_loops import LOOPS, NewLoop
 from tests.support.memory import nothing_left
 from tests.support.nq_peers import ask, packed, posters, served
 from tests.support.raw_http import HANDSHAKE
 from tests.support.raw_peers import PATIENCE, Place, http, hub, settings
+from tests.support.running import LOOPS, NewLoop
+from tests.support.waiting import until
 
 POLL = b"POST /nq?wait=3600 HTTP/1.1\r\nHost: localhost\r\nContent-Length: 2\r\n\r\n[]"
 HEALTH = ("/livez", "/readyz", "/metrics")
@@ -33,13 +34,6 @@ def long_polls(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def descriptors() -> int:
     return len(list(Path("/proc/self/fd").iterdir()))
-
-
-async def until(condition: Callable[[], bool]) -> None:
-    """Wait for a condition without an event."""
-    async with asyncio.timeout(PATIENCE):
-        while not condition():  # noqa: ASYNC110  see above
-            await asyncio.sleep(0.001)
 
 
 async def until_connections(place: Place, number: int) -> None:

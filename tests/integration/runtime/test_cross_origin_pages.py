@@ -2,8 +2,6 @@
 
 import asyncio
 from base64 import urlsafe_b64encode
-from collections.abc import Callable, Coroutine
-from functools import wraps
 from typing import ParamSpec
 
 import pytest
@@ -11,19 +9,12 @@ import pytest
 from fiveways.settings.sections import AuthSettings, IdentitySettings, Secret, ServerSettings
 from fiveways.transports.http import bearer_token
 from tests.support.nq_peers import ask, packed, posters
-from tests.support.raw_peers import PATIENCE, hub, settings
+from tests.support.raw_peers import hub, settings
+from tests.support.running import async_test
 
 P = ParamSpec("P")
 PAGE = "http://127.0.0.1:8000"
 AUTH = AuthSettings(anonymous="never", identity=(IdentitySettings("ann", token=Secret("of-ánn?")),))
-
-
-def waiting(test: Callable[P, Coroutine[object, object, None]]) -> Callable[P, None]:
-    @wraps(test)
-    def run(*args: P.args, **kwargs: P.kwargs) -> None:
-        asyncio.run(asyncio.wait_for(test(*args, **kwargs), PATIENCE))
-
-    return run
 
 
 def subprotocol_of(token: str) -> str:
@@ -46,7 +37,7 @@ def preflight_request(origin: str, more: str = "") -> str:
     return f"OPTIONS /nq HTTP/1.1\r\nHost: localhost\r\nOrigin: {origin}\r\n{preflight_headers}{more}\r\n"
 
 
-@waiting
+@async_test
 async def test_preflight_of_an_allowed_page_succeeds() -> None:
     async with hub() as place:
         head = await head_of(place.port, preflight_request(PAGE))
@@ -60,7 +51,7 @@ async def test_preflight_of_an_allowed_page_succeeds() -> None:
         assert "Access-Control-Allow-Private-Network: true\r\n" in head
 
 
-@waiting
+@async_test
 async def test_allowed_page_can_read_responses() -> None:
     async with hub(settings(auth=AUTH)) as place, posters(place.port) as (page,):
         page.headers["Origin"] = PAGE
@@ -78,7 +69,7 @@ async def test_allowed_page_can_read_responses() -> None:
         assert "access-control-allow-origin" not in (await page.raw(b"[]")).headers
 
 
-@waiting
+@async_test
 async def test_foreign_page_gets_no_cors_headers() -> None:
     async with hub() as place, posters(place.port) as (page,):
         answer = await page.raw(packed(ask("k1", data=1)), Origin="https://evil.example")
@@ -93,7 +84,7 @@ async def test_foreign_page_gets_no_cors_headers() -> None:
         assert "Access-Control-Allow-Origin: https://shop.example\r\n" in head
 
 
-@waiting
+@async_test
 async def test_only_post_paths_answer_preflights() -> None:
     async with hub() as place:
         head = await head_of(place.port, preflight_request(PAGE).replace("/nq", "/lrpm"))
@@ -101,7 +92,7 @@ async def test_only_post_paths_answer_preflights() -> None:
         assert "Access-Control" not in head
 
 
-@waiting
+@async_test
 async def test_token_is_accepted_as_a_subprotocol() -> None:
     async with hub(settings(auth=AUTH)) as place:
         peer = await place.peer(

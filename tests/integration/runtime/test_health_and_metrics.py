@@ -14,9 +14,10 @@ from fiveways.runtime.health import Health, HealthCheck, render_checks, verdict
 from fiveways.settings.operations import JournalSettings
 from fiveways.settings.sections import AuthSettings, IdentitySettings, MqttSettings, Secret, Settings, StoreSettings
 from tests.integration.runtime.test_nq_disk_errors import Disk
-from tests.integration.runtime.test_nq_http import SOON, error_of, waiting
+from tests.integration.runtime.test_nq_http import SOON, error_of
 from tests.support.nq_peers import ask, posters
 from tests.support.raw_peers import Place, http, hub, settings
+from tests.support.running import async_test
 
 
 def status(answer: str) -> tuple[int, str]:
@@ -62,7 +63,7 @@ def test_stopping_hub_is_not_ready() -> None:
     asyncio.run(run())
 
 
-@waiting
+@async_test
 async def test_hub_with_an_unwritable_store_is_not_ready(tmp_path: Path) -> None:
     disk, app = Disk(tmp_path), App()
 

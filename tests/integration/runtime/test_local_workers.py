@@ -11,7 +11,7 @@ from fiveways.client.peer import Peer
 from fiveways.settings.limits import LimitSettings
 from fiveways.settings.sections import ServerSettings
 from tests.support.raw_peers import Place, hub, settings
-from tests.support.scripted_hub import waiting
+from tests.support.running import async_test
 
 
 def at(place: Place) -> Connector:
@@ -29,7 +29,7 @@ async def wait_for_state(peer: Peer, name: str, state: str, count: int) -> None:
         await asyncio.sleep(0.01)
 
 
-@waiting
+@async_test
 async def test_jobs_reach_workers_of_an_application_in_the_hub() -> None:
     app, seen = App(), asyncio.Queue[object]()
 
@@ -57,7 +57,7 @@ async def test_jobs_reach_workers_of_an_application_in_the_hub() -> None:
         assert sum((await jobs_of(peer, "numbers")).values()) == 0
 
 
-@waiting
+@async_test
 async def test_failing_job_in_the_hub_is_retried_and_then_dead() -> None:
     app, tries = App(), list[int]()
 
@@ -75,7 +75,7 @@ async def test_failing_job_in_the_hub_is_retried_and_then_dead() -> None:
         assert tries == [4, 4, 4]
 
 
-@waiting
+@async_test
 async def test_stopping_hub_lets_a_job_finish_within_the_drain_timeout() -> None:
     app, started, done = App(), asyncio.Event(), list[int]()
 
@@ -92,7 +92,7 @@ async def test_stopping_hub_lets_a_job_finish_within_the_drain_timeout() -> None
     assert done == [4]
 
 
-@waiting
+@async_test
 async def test_stopping_hub_cancels_a_job_after_the_drain_timeout(caplog: pytest.LogCaptureFixture) -> None:
     app, started, cancelled = App(), asyncio.Event(), list[int]()
 

@@ -13,9 +13,10 @@ from fiveways.store import writer_thread
 from fiveways.store.batch_statement import Step
 from fiveways.store.contents import StoreContents
 from fiveways.store.store import Store
-from tests.integration.runtime.test_nq_http import SOON, error_of, waiting
+from tests.integration.runtime.test_nq_http import SOON, error_of
 from tests.support.nq_peers import ask, posters, served
 from tests.support.raw_peers import Place, http, hub, settings
+from tests.support.running import async_test
 
 BUSY = "hub.err.busy"
 
@@ -51,7 +52,7 @@ class Disk:
             store.close()
 
 
-@waiting
+@async_test
 async def test_refused_request_reaches_no_local_callee(tmp_path: Path) -> None:
     disk, app = Disk(tmp_path), App()
     runs: list[int] = []
@@ -69,7 +70,7 @@ async def test_refused_request_reaches_no_local_callee(tmp_path: Path) -> None:
         assert runs == []
 
 
-@waiting
+@async_test
 async def test_refused_request_reaches_no_remote_callee(tmp_path: Path) -> None:
     disk = Disk(tmp_path)
     async with hub(disk.settings) as place, posters(place.port) as (peer,):
@@ -82,7 +83,7 @@ async def test_refused_request_reaches_no_remote_callee(tmp_path: Path) -> None:
         assert await callee.heard() == "R9\npong"
 
 
-@waiting
+@async_test
 async def test_peer_of_an_accepted_request_is_stored(tmp_path: Path) -> None:
     disk = Disk(tmp_path)
     async with hub(disk.settings) as place, posters(place.port) as (peer,):
@@ -101,7 +102,7 @@ async def test_peer_of_an_accepted_request_is_stored(tmp_path: Path) -> None:
         assert peer.peer in {each.peer for each in records.peers}
 
 
-@waiting
+@async_test
 async def test_older_value_does_not_replace_a_newer_one(tmp_path: Path) -> None:
     disk = Disk(tmp_path)
     async with hub(disk.settings) as place:
@@ -120,7 +121,7 @@ async def test_older_value_does_not_replace_a_newer_one(tmp_path: Path) -> None:
         assert [each.payload for each in disk.stored_records().retained] == [b'"new"']
 
 
-@waiting
+@async_test
 async def test_push_and_retain_are_refused_while_plain_publications_are_delivered(tmp_path: Path) -> None:
     disk = Disk(tmp_path)
     async with hub(disk.settings) as place:

@@ -5,9 +5,10 @@ from pathlib import Path
 
 from fiveways.settings.limits import LimitSettings
 from fiveways.settings.sections import AuthSettings, IdentitySettings, Secret, Settings, StoreSettings
-from tests.integration.runtime.test_nq_http import SOON, waiting
+from tests.integration.runtime.test_nq_http import SOON
 from tests.support.nq_peers import Message, Poster, ask, served
 from tests.support.raw_peers import Place, hub, settings
+from tests.support.running import async_test
 
 STRANGER = "127.0.0.6"
 OTHER = "127.0.0.7"
@@ -43,7 +44,7 @@ def is_busy(message: Message) -> bool:
     return "e" in message and message["e"]["err"] == "busy"
 
 
-@waiting
+@async_test
 async def test_full_share_of_one_owner_does_not_affect_others(tmp_path: Path) -> None:
     hub_settings = shared(tmp_path / "store.db")
     async with hub(hub_settings) as place:

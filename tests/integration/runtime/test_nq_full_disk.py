@@ -9,10 +9,11 @@ from pathlib import Path
 import pytest
 
 from fiveways.settings.sections import StoreSettings
-from tests.integration.runtime.test_nq_http import QUIET, error_of, waiting
+from tests.integration.runtime.test_nq_http import QUIET, error_of
 from tests.support.hub_process import served as hub_process
 from tests.support.nq_peers import Elsewhere, Message, Poster, ask, posters, served
 from tests.support.raw_peers import PATIENCE, WirePeer, hub, settings
+from tests.support.running import async_test
 
 NO_LIMIT = resource.RLIM_INFINITY
 LARGE = "x" * 200_000
@@ -65,7 +66,7 @@ async def calls(place: Elsewhere, callee: WirePeer) -> None:
     caller.leave()
 
 
-@waiting
+@async_test
 async def test_full_disk_refuses_durable_requests_only(tmp_path: Path) -> None:
     store = tmp_path / "store.db"
     async with hub_process("--set", f"store.path={store}") as (process, port), posters(port) as (peer,):
@@ -89,7 +90,7 @@ async def test_full_disk_refuses_durable_requests_only(tmp_path: Path) -> None:
         assert process.returncode is None
 
 
-@waiting
+@async_test
 async def test_accepted_requests_survive_a_kill_with_a_full_disk(tmp_path: Path) -> None:
     store = tmp_path / "store.db"
     async with hub_process("--set", f"store.path={store}") as (process, port), posters(port) as (peer,):
@@ -114,7 +115,7 @@ async def test_accepted_requests_survive_a_kill_with_a_full_disk(tmp_path: Path)
         assert again.peer == peer.peer
 
 
-@waiting
+@async_test
 async def test_smaller_request_is_accepted_after_a_larger_one_was_refused(tmp_path: Path) -> None:
     hub_settings = replace(settings(), store=StoreSettings(path=str(tmp_path / "store.db")))
     async with hub(hub_settings) as place, posters(place.port) as (peer,):

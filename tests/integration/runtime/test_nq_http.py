@@ -5,8 +5,6 @@ import json
 import re
 import signal
 import time
-from collections.abc import Callable, Coroutine
-from functools import wraps
 from typing import ParamSpec
 
 import pytest
@@ -17,6 +15,8 @@ from tests.support.hub_process import served as hub_process
 from tests.support.memory import nothing_left
 from tests.support.nq_peers import Message, Poster, ask, packed, posters, served
 from tests.support.raw_peers import PATIENCE, http, hub, settings
+from tests.support.running import async_test
+from tests.support.waiting import until
 
 P = ParamSpec("P")
 SOON = 60.0
@@ -29,16 +29,6 @@ TOKENS = AuthSettings(
 )
 
 
-def waiting(test: Callable[P, Coroutine[object, object, None]]) -> Callable[P, None]:
-    """Run a coroutine as a test with a time limit."""
-
-    @wraps(test)
-    def run(*args: P.args, **kwargs: P.kwargs) -> None:
-        asyncio.run(asyncio.wait_for(test(*args, **kwargs), PATIENCE))
-
-    return run
-
-
 def error_of(message: Message) -> tuple[str, bool]:
     return message["e"]["err"], message["e"]["fatal"]
 
@@ -46,7 +36,7 @@ def error_of(message: Message) -> tuple[str, bool]:
 # Requests and responses.
 
 
-@waiting
+@async_test
 async def test_request_is_accepted_answered_and_acknowledged() -> None:
     async with hub() as place, posters(place.port) as (peer,):
         callee = await served(place)
@@ -66,7 +56,7 @@ async def test_request_is_accepted_answered_and_acknowledged() -> None:
         assert await callee.heard() == "R2\npong"
 
 
-@waiting
+@async_test
 async def test_answer_is_repeated_until_acknowledged() -> None:
     async with hub() as place, posters(place.port) as (peer,):
         (answer,) = await peer.post(ask("k1", "hub-echo", "hi"))
@@ -77,7 +67,7 @@ async def test_answer_is_repeated_until_acknowledged() -> None:
         assert await peer.post({"i": answer["a"]}) == []
 
 
-@waiting
+@async_test
 async def test_poll_returns_the_state_of_a_request() -> None:
     async with hub() as place, posters(place.port) as (peer,):
         callee = await served(place)
@@ -92,7 +82,7 @@ async def test_poll_returns_the_state_of_a_request() -> None:
         assert answer["d"] == 1
 
 
-@waiting
+@async_test
 async def test_invalid_element_of_a_batch_fails_alone() -> None:
     async with hub() as place, posters(place.port) as (peer,):
         messages = await peer.post(
@@ -103,7 +93,7 @@ async def test_invalid_element_of_a_batch_fails_alone() -> None:
         assert failures == {"2": ("malformed", True), "": ("malformed", True), "4": ("notarget", True)}
 
 
-@waiting
+@async_test
 async def test_batch_of_1000_requests_is_answered() -> None:
     async with hub() as place, posters(place.port) as (peer,):
         answers = {each["i"]: each for each in await peer.post(*(ask(f"k{n}", data=n) for n in range(1000)))}
@@ -113,7 +103,7 @@ async def test_batch_of_1000_requests_is_answered() -> None:
         assert await peer.post({"i": [each["a"] for each in answers.values()]}) == []
 
 
-@waiting
+@async_test
 async def test_idle_poll_is_empty_and_gets_an_id() -> None:
     async with hub() as place, posters(place.port) as (peer,):
         answer = await peer.raw(b"[]")
@@ -128,7 +118,7 @@ async def test_idle_poll_is_empty_and_gets_an_id() -> None:
 # Long polls.
 
 
-@waiting
+@async_test
 async def test_long_poll_is_answered_when_a_message_is_due() -> None:
     async with hub() as place, posters(place.port) as (peer,):
         callee = await served(place)
@@ -141,7 +131,7 @@ async def test_long_poll_is_answered_when_a_message_is_due() -> None:
         assert answer["d"] == 42
 
 
-@waiting
+@async_test
 async def test_idle_long_poll_ends_in_time() -> None:
     async with hub() as place, posters(place.port) as (peer,):
         start = time.monotonic()
@@ -149,14 +139,14 @@ async def test_idle_long_poll_ends_in_time() -> None:
         assert time.monotonic() - start >= 0.2
 
 
-@waiting
+@async_test
 async def test_due_message_is_sent_without_a_wait() -> None:
     async with hub() as place, posters(place.port) as (peer,):
         (answer,) = await asyncio.wait_for(peer.post(ask("k1", data=1), wait=30), SOON)
         assert answer["d"] == 1
 
 
-@waiting
+@async_test
 async def test_second_poll_releases_the_first() -> None:
     async with hub() as place, posters(place.port, 2) as (first, second):
         callee = await served(place)
@@ -171,7 +161,7 @@ async def test_second_poll_releases_the_first() -> None:
         assert answer["d"] == 1
 
 
-@waiting
+@async_test
 async def test_lost_poller_gets_its_answer_when_it_returns() -> None:
     async with hub() as place, posters(place.port) as (peer,):
         callee = await served(place)
@@ -190,17 +180,11 @@ def http_tasks() -> list[object]:
     return [task for task in asyncio.all_tasks() if "_answer_later" in repr(task)]
 
 
-async def until(condition: Callable[[], bool]) -> None:
-    """Wait for a condition without an event."""
-    while not condition():  # noqa: ASYNC110  see above
-        await asyncio.sleep(0.005)
-
-
 # Identity.
 
 
 @pytest.mark.parametrize("given", ["0" * 32, "x", "ž" * 20, "a" * 4000, "%00"])
-@waiting
+@async_test
 async def test_unknown_id_is_replaced(given: str) -> None:
     async with hub() as place, posters(place.port) as (peer,):
         answer = await peer.raw(b"[]", **{"NQ-Peer": given.encode().decode("latin-1")})
@@ -209,7 +193,7 @@ async def test_unknown_id_is_replaced(given: str) -> None:
         assert answer.headers["nq-peer"] != given
 
 
-@waiting
+@async_test
 async def test_cookie_identifies_the_peer_unless_a_header_does() -> None:
     async with hub() as place, posters(place.port, 3) as (peer, browser, other):
         await peer.post(ask("k1", data="kept"))
@@ -221,7 +205,7 @@ async def test_cookie_identifies_the_peer_unless_a_header_does() -> None:
         assert answer.headers["nq-peer"] == other.peer
 
 
-@waiting
+@async_test
 async def test_id_is_useless_with_another_token_or_none() -> None:
     async with hub(settings(auth=TOKENS)) as place, posters(place.port, 2) as (ann, thief):
         ann.headers["Authorization"] = "Bearer of-ann"
@@ -234,7 +218,7 @@ async def test_id_is_useless_with_another_token_or_none() -> None:
         assert await ann.post(ask("k1", data="secret")) == [answer]
 
 
-@waiting
+@async_test
 async def test_wrong_token_is_401_and_leaves_no_session() -> None:
     async with hub(settings(auth=TOKENS)) as place, posters(place.port) as (peer,):
         for _ in range(3):
@@ -245,7 +229,7 @@ async def test_wrong_token_is_401_and_leaves_no_session() -> None:
         assert place.server.exchange.participants == {}
 
 
-@waiting
+@async_test
 async def test_missing_token_is_refused_if_all_identities_have_secrets() -> None:
     auth = AuthSettings(anonymous="never", identity=(IdentitySettings("ann", secret=Secret("s")),))
     async with hub(settings(auth=auth)) as place, posters(place.port) as (peer,):
@@ -256,7 +240,7 @@ async def test_missing_token_is_refused_if_all_identities_have_secrets() -> None
 # Calls to HTTP peers.
 
 
-@waiting
+@async_test
 async def test_http_peer_serves_calls_by_polling() -> None:
     async with hub() as place, posters(place.port) as (worker,):
         (granted,) = await worker.post(ask("k1", "hub-register", {"name": "account-get_balance"}))
@@ -276,7 +260,7 @@ async def test_http_peer_serves_calls_by_polling() -> None:
         assert "nofunds" in await caller.heard()
 
 
-@waiting
+@async_test
 async def test_http_peer_serves_another_http_peer() -> None:
     async with hub() as place, posters(place.port, 2) as (worker, caller):
         await worker.post(ask("k1", "hub-register", "work"))
@@ -287,7 +271,7 @@ async def test_http_peer_serves_another_http_peer() -> None:
         assert (await asking)["d"] == [2]
 
 
-@waiting
+@async_test
 async def test_http_subscriber_gets_events_with_its_next_poll() -> None:
     async with hub() as place, posters(place.port) as (reader,):
         (granted,) = await reader.post(ask("k1", "hub-subscribe", {"topic": "news", "id": "n"}))
@@ -307,7 +291,7 @@ async def test_http_subscriber_gets_events_with_its_next_poll() -> None:
         assert event["d"] == "late"
 
 
-@waiting
+@async_test
 async def test_request_waits_for_a_callee() -> None:
     async with hub() as place, posters(place.port) as (peer,):
         first = await served(place)
@@ -329,7 +313,7 @@ async def test_request_waits_for_a_callee() -> None:
         assert answers == {"k1": 10, "k2": 20}
 
 
-@waiting
+@async_test
 async def test_request_can_be_cancelled() -> None:
     async with hub() as place, posters(place.port) as (peer,):
         await served(place)
@@ -342,7 +326,7 @@ async def test_request_can_be_cancelled() -> None:
 
 
 @pytest.mark.parametrize("body", [b"", b"{", b"nonsense", b"[1]", b'"text"', b"\xff\xfe", b"[" * 100_000, b"null"])
-@waiting
+@async_test
 async def test_invalid_message_is_reported_and_ignored(body: bytes) -> None:
     async with hub() as place, posters(place.port) as (peer,):
         answer = await peer.raw(body)
@@ -354,7 +338,7 @@ async def test_invalid_message_is_reported_and_ignored(body: bytes) -> None:
         assert echo["d"] == "well"
 
 
-@waiting
+@async_test
 async def test_too_deep_message_is_refused_alone() -> None:
     async with hub() as place, posters(place.port) as (peer,):
         deep = b'{"t":"hub-echo","r":"deep","d":' + b"[" * 5000 + b"]" * 5000 + b"}"
@@ -375,7 +359,7 @@ async def test_too_deep_message_is_refused_alone() -> None:
         {"t": "work", "r": "1", "fr\ud800": 1},
     ],
 )
-@waiting
+@async_test
 async def test_lone_surrogate_is_refused(message: Message) -> None:
     async with hub() as place, posters(place.port) as (peer,):
         await served(place)
@@ -384,7 +368,7 @@ async def test_lone_surrogate_is_refused(message: Message) -> None:
         assert (await peer.post(ask("k1", data=1)))[0]["d"] == 1
 
 
-@waiting
+@async_test
 async def test_too_large_body_is_413() -> None:
     given = settings(limits=LimitSettings(max_text=3000))
     async with hub(given) as place, posters(place.port, 2) as (peer, other):
@@ -392,7 +376,7 @@ async def test_too_large_body_is_413() -> None:
         assert (await other.raw(b"[" + b" " * 2998 + b"]")).status == 200
 
 
-@waiting
+@async_test
 async def test_other_methods_get_an_explanation() -> None:
     async with hub() as place:
         answer = await http(place.port, "/nq")
@@ -404,7 +388,7 @@ async def test_other_methods_get_an_explanation() -> None:
         assert len(place.server.resumable_sessions) == 0
 
 
-@waiting
+@async_test
 async def test_post_to_another_path_is_refused() -> None:
     async with hub() as place:
         for path, status in (
@@ -420,7 +404,7 @@ async def test_post_to_another_path_is_refused() -> None:
 
 
 @pytest.mark.parametrize("query", ["wait=x", "wait=-1", "wait=nan", "wait=1;2", "a=1&" * 9 + "wait=1"])
-@waiting
+@async_test
 async def test_invalid_wait_is_400(query: str) -> None:
     async with hub() as place, posters(place.port) as (peer,):
         answer = await peer.raw(packed(ask("k1")), f"/nq?{query}")
@@ -429,14 +413,14 @@ async def test_invalid_wait_is_400(query: str) -> None:
 
 
 @pytest.mark.parametrize("query", ["wait=", "other=1", "wait=0&wait=30", "wait=0e9"])
-@waiting
+@async_test
 async def test_empty_wait_is_no_wait(query: str) -> None:
     async with hub() as place, posters(place.port) as (peer,):
         answer = await asyncio.wait_for(peer.raw(b"[]", f"/nq?{query}"), SOON)
         assert (answer.status, answer.body) == (200, b"[]")
 
 
-@waiting
+@async_test
 async def test_foreign_page_is_refused() -> None:
     async with hub() as place, posters(place.port) as (peer,):
         assert (await peer.raw(b"[]", Origin="https://evil.example")).status == 403
@@ -449,14 +433,14 @@ async def test_foreign_page_is_refused() -> None:
 @pytest.mark.parametrize(
     "cookie", ['"' * 8000 + "\\" * 7000, "=" * 15_000, "fiveways-nq=\\777", "fiveways-nq", "é=ž", "a=1;" * 3000, ";"]
 )
-@waiting
+@async_test
 async def test_garbage_in_a_cookie_is_ignored_quickly(cookie: str) -> None:
     async with hub() as place, posters(place.port) as (peer,):
         answer = await asyncio.wait_for(peer.raw(b"[]", Cookie=cookie.encode().decode("latin-1")), SOON)
         assert answer.status == 200
 
 
-@waiting
+@async_test
 async def test_too_many_headers_are_refused_without_a_session() -> None:
     async with hub() as place, posters(place.port, 2) as (peer, other):
         flood = {f"X-{number}": "x" * 100 for number in range(1000)}
@@ -465,7 +449,7 @@ async def test_too_many_headers_are_refused_without_a_session() -> None:
         assert (await other.raw(b"[]")).status == 200
 
 
-@waiting
+@async_test
 async def test_guessed_ids_reveal_nothing() -> None:
     async with hub() as place, nothing_left(300), posters(place.port, 2) as (peer, thief):
         await peer.post(ask("k1", data="secret"))
@@ -475,7 +459,7 @@ async def test_guessed_ids_reveal_nothing() -> None:
             assert answer.messages[0]["e"]["note"] == "unknown"
 
 
-@waiting
+@async_test
 async def test_peer_id_is_hidden_from_others() -> None:
     async with hub() as place, posters(place.port) as (peer,):
         await peer.post(ask("k1", "hub-set", {"name": "colour", "value": "red"}))
@@ -492,7 +476,7 @@ async def test_peer_id_is_hidden_from_others() -> None:
         assert json.loads(await other.heard())[2] == "red"
 
 
-@waiting
+@async_test
 async def test_peer_without_acknowledgements_gets_busy() -> None:
     given = settings(limits=LimitSettings(max_pending=500))
     async with hub(given) as place, posters(place.port) as (peer,):
@@ -513,7 +497,7 @@ async def test_peer_without_acknowledgements_gets_busy() -> None:
 # Many peers, and the end of the hub.
 
 
-@waiting
+@async_test
 async def test_2000_single_requests_leave_no_sessions() -> None:
     async with hub() as place, nothing_left(2000 // 20):
         async with posters(place.port, 10) as connections:
@@ -529,7 +513,7 @@ async def test_2000_single_requests_leave_no_sessions() -> None:
         assert len(asyncio.all_tasks()) < 10
 
 
-@waiting
+@async_test
 async def test_silent_peers_are_forgotten() -> None:
     async with hub() as place, posters(place.port) as (peer,):
         await peer.post(ask("k1", "hub-register", "work"))
@@ -542,7 +526,7 @@ async def test_silent_peers_are_forgotten() -> None:
         assert peer.peer != old
 
 
-@waiting
+@async_test
 async def test_stopping_hub_refuses_new_requests_and_drains_old_ones() -> None:
     given = Settings(server=ServerSettings(port=0, drain_timeout=60.0))
     async with hub(given) as place, posters(place.port, 2) as (peer, other):
@@ -562,7 +546,7 @@ async def test_stopping_hub_refuses_new_requests_and_drains_old_ones() -> None:
         await stopping
 
 
-@waiting
+@async_test
 async def test_sigterm_answers_a_waiting_poll_and_exits_with_0() -> None:
     async with hub_process() as (process, port), posters(port) as (peer,):
         await peer.post()

@@ -4,9 +4,10 @@ from dataclasses import replace
 from pathlib import Path
 
 from fiveways.settings.sections import AnonymousAccess, AuthSettings, IdentitySettings, Secret, Settings, StoreSettings
-from tests.integration.runtime.test_nq_http import SOON, error_of, waiting
+from tests.integration.runtime.test_nq_http import SOON, error_of
 from tests.support.nq_peers import Poster, ask, linked, posters
 from tests.support.raw_peers import Place, hub, settings
+from tests.support.running import async_test
 
 
 def settings_with_store(path: Path, anonymous: AnonymousAccess = "never", ann_login: str = "of-ann") -> Settings:
@@ -31,7 +32,7 @@ async def denied(peer: Poster, request: str) -> bool:
     return "e" in answer and error_of(answer) == ("denied", True)
 
 
-@waiting
+@async_test
 async def test_stored_anonymous_session_is_refused_after_a_restart_with_anonymous_never(tmp_path: Path) -> None:
     async with hub(settings_with_store(tmp_path, "always")) as place, posters(place.port) as (peer,):
         await accepted(place, peer)
@@ -46,7 +47,7 @@ async def test_stored_anonymous_session_is_refused_after_a_restart_with_anonymou
         assert peer.peer == peer_id
 
 
-@waiting
+@async_test
 async def test_anonymous_session_is_refused_after_a_reload_with_anonymous_never(tmp_path: Path) -> None:
     async with hub(settings_with_store(tmp_path, "always")) as place, posters(place.port) as (peer,):
         await peer.post()
@@ -54,7 +55,7 @@ async def test_anonymous_session_is_refused_after_a_reload_with_anonymous_never(
         assert (await peer.raw(b"[]")).status == 401
 
 
-@waiting
+@async_test
 async def test_stored_session_keeps_its_permissions_after_a_restart_and_a_reload_of_the_same_file(
     tmp_path: Path,
 ) -> None:
@@ -71,7 +72,7 @@ async def test_stored_session_keeps_its_permissions_after_a_restart_and_a_reload
         assert peer.peer == peer_id
 
 
-@waiting
+@async_test
 async def test_session_resumed_with_a_rotated_token_keeps_its_permissions(tmp_path: Path) -> None:
     rotated = settings_with_store(tmp_path, ann_login="of-ann-2")
     async with (
@@ -91,7 +92,7 @@ async def test_session_resumed_with_a_rotated_token_keeps_its_permissions(tmp_pa
 # Peer ids.
 
 
-@waiting
+@async_test
 async def test_peer_id_is_accepted_in_a_header_and_in_a_subprotocol_of_a_websocket() -> None:
     async with hub() as place, posters(place.port) as (peer,):
         await peer.post()
@@ -103,7 +104,7 @@ async def test_peer_id_is_accepted_in_a_header_and_in_a_subprotocol_of_a_websock
         assert (await linked(place, **{"NQ-Peer": "unknown"})).peer not in {peer_id, "unknown"}
 
 
-@waiting
+@async_test
 async def test_cookie_is_secure_if_a_proxy_or_setting_indicates_https() -> None:
     plain = settings(auth=AuthSettings(anonymous="always"))
     secure = replace(plain, nq=replace(plain.nq, secure_cookie=True))
@@ -116,7 +117,7 @@ async def test_cookie_is_secure_if_a_proxy_or_setting_indicates_https() -> None:
         assert (await peer.raw(b"[]")).headers["set-cookie"].endswith("; Secure")
 
 
-@waiting
+@async_test
 async def test_responses_are_not_cacheable(tmp_path: Path) -> None:
     async with hub(settings_with_store(tmp_path)) as place, posters(place.port) as (peer,):
         answers = [

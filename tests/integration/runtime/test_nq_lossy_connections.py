@@ -14,9 +14,9 @@ from fiveways.protocols.nq.conversation import NqConversation
 from fiveways.wire.limits import Limits
 from fiveways.wire.packet import Packet
 from fiveways.wire.payload import Value
-from tests.integration.runtime.test_nq_http import waiting
 from tests.support.nq_peers import Linked, Message, Poster, linked, packed, posters, unpacked
 from tests.support.raw_peers import Place, hub, settings
+from tests.support.running import async_test
 
 CALLS = 200
 LOSS = 0.3
@@ -147,7 +147,7 @@ def is_empty(place: Place, peer: str) -> Callable[[], bool]:
 
 
 @pytest.mark.parametrize("seed", [1, 2])
-@waiting
+@async_test
 async def test_every_request_is_answered_once_over_a_faulty_connection(seed: int) -> None:
     app, runs = slow_app(Random(seed))
     async with hub(settings(), app) as place:
@@ -163,7 +163,7 @@ async def test_every_request_is_answered_once_over_a_faulty_connection(seed: int
 
 
 @pytest.mark.parametrize("seed", [1, 2])
-@waiting
+@async_test
 async def test_every_request_is_answered_once_over_lossy_http(seed: int) -> None:
     app, runs = slow_app(Random(seed))
     async with hub(settings(), app) as place, posters(place.port) as (poster,):

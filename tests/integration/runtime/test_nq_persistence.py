@@ -10,12 +10,13 @@ from fiveways.app import App
 from fiveways.settings.sections import StoreSettings
 from fiveways.store import writer_thread
 from fiveways.store.batch_statement import Step
-from tests.integration.runtime.test_nq_http import QUIET, SOON, waiting
+from tests.integration.runtime.test_nq_http import QUIET, SOON
 from tests.support.nq_peers import ask, posters
 from tests.support.raw_peers import hub, settings
+from tests.support.running import async_test
 
 
-@waiting
+@async_test
 async def test_acceptance_and_answer_follow_their_commit(tmp_path: Path) -> None:
     app, release, go_on = App(), threading.Event(), asyncio.Event()
 

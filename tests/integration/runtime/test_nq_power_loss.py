@@ -14,10 +14,10 @@ from random import Random
 
 import pytest
 
-from tests.integration.runtime.test_nq_http import waiting
 from tests.support.hub_process import served as hub_process
 from tests.support.nq_peers import Elsewhere, Linked, Message, ask, linked, served
 from tests.support.raw_peers import PATIENCE, WirePeer
+from tests.support.running import async_test
 
 SAFE = range(100, 140)
 """Requests accepted before the tear."""
@@ -120,7 +120,7 @@ async def restored(process: Process) -> tuple[int, int]:
     raise AssertionError("the hub says nothing of what it owes")
 
 
-@waiting
+@async_test
 async def test_hub_refuses_a_store_without_its_log(tmp_path: Path) -> None:
     store = tmp_path / "store.db"
     flags = ("--set", f"store.path={store}")
@@ -137,7 +137,7 @@ async def test_hub_refuses_a_store_without_its_log(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("tear", TEARS)
-@waiting
+@async_test
 async def test_requests_before_the_tear_are_answered(tmp_path: Path, tear: str) -> None:
     store = tmp_path / "store.db"
     flags = ("--set", f"store.path={store}")

@@ -10,12 +10,14 @@ from fiveways import Fail
 from fiveways.app import App
 from fiveways.settings.limits import LimitSettings
 from fiveways.settings.sections import AuthSettings, IdentitySettings, Secret
-from tests.integration.runtime.test_nq_http import QUIET, SOON, TOKENS, until, waiting
+from tests.integration.runtime.test_nq_http import QUIET, SOON, TOKENS
 from tests.support.nq_peers import ask, linked, packed, posters, served
 from tests.support.raw_peers import hub, settings
+from tests.support.running import async_test
+from tests.support.waiting import until
 
 
-@waiting
+@async_test
 async def test_goodbye_of_a_callee_does_not_affect_the_caller() -> None:
     async with hub() as place, posters(place.port, 2) as (worker, caller):
         await worker.post(ask("k1", "hub-register", "work"))
@@ -24,7 +26,7 @@ async def test_goodbye_of_a_callee_does_not_affect_the_caller() -> None:
         assert answer.status == 200
 
 
-@waiting
+@async_test
 async def test_cbor_is_accepted_and_answered() -> None:
     async with hub() as place, posters(place.port) as (peer,):
         callee = await place.peer("/lrpm")
@@ -40,7 +42,7 @@ async def test_cbor_is_accepted_and_answered() -> None:
         assert "e" in end
 
 
-@waiting
+@async_test
 async def test_error_of_an_application_may_contain_any_text() -> None:
     app = App()
 
@@ -53,7 +55,7 @@ async def test_error_of_an_application_may_contain_any_text() -> None:
         assert "e" in (await peer.post(wait=1))[0]
 
 
-@waiting
+@async_test
 async def test_too_large_failure_is_shortened() -> None:
     async with hub(settings(limits=LimitSettings(max_text=3000))) as place, posters(place.port) as (peer,):
         callee = await place.lrpm()
@@ -65,7 +67,7 @@ async def test_too_large_failure_is_shortened() -> None:
         assert "e" in (await peer.post(wait=1))[0]
 
 
-@waiting
+@async_test
 async def test_sessions_above_the_limit_are_refused() -> None:
     async with hub(settings(limits=LimitSettings(max_resumable=4))) as place:
         for number in range(6):
@@ -76,7 +78,7 @@ async def test_sessions_above_the_limit_are_refused() -> None:
         assert len(place.server.resumable_sessions) == 2
 
 
-@waiting
+@async_test
 async def test_sessions_above_the_limit_are_refused_over_websocket() -> None:
     async with hub(settings(limits=LimitSettings(max_resumable=2))) as place:
         async with posters(place.port) as (peer,):
@@ -92,7 +94,7 @@ async def test_sessions_above_the_limit_are_refused_over_websocket() -> None:
         assert "goodbye" in str(frames) or "denied" in str(frames)
 
 
-@waiting
+@async_test
 async def test_wrong_token_over_websocket_gets_an_error_and_a_close() -> None:
     async with hub(settings(auth=TOKENS)) as place:
         wire = await place.peer("/nq", Authorization="Bearer wrong")
@@ -105,14 +107,14 @@ async def test_wrong_token_over_websocket_gets_an_error_and_a_close() -> None:
         assert "denied" in str(frames)
 
 
-@waiting
+@async_test
 async def test_missing_token_is_401_with_anonymous_never() -> None:
     async with hub(settings(auth=TOKENS)) as place, posters(place.port) as (peer,):
         assert (await peer.raw(packed(ask("k1")))).status == 401
         assert len(place.server.resumable_sessions) == 0
 
 
-@waiting
+@async_test
 async def test_unauthenticated_session_is_forgotten_soon() -> None:
     auth = AuthSettings(anonymous="never", login_timeout=0.1, identity=(IdentitySettings("ann", token=Secret("x")),))
     async with hub(settings(auth=auth)) as place:
@@ -122,7 +124,7 @@ async def test_unauthenticated_session_is_forgotten_soon() -> None:
         await until(lambda: len(place.server.resumable_sessions) == 0)
 
 
-@waiting
+@async_test
 async def test_unsent_packets_are_bounded() -> None:
     async with hub() as place, posters(place.port) as (peer,):
         for number in range(40):
@@ -133,7 +135,7 @@ async def test_unsent_packets_are_bounded() -> None:
         assert sum(len(each.payload) for each in session._unsent_packets) < 64 << 20
 
 
-@waiting
+@async_test
 async def test_reconnected_peer_gets_all_its_answers() -> None:
     async with hub() as place, posters(place.port) as (poster,):
         for number in range(40):
@@ -146,7 +148,7 @@ async def test_reconnected_peer_gets_all_its_answers() -> None:
         peer.cut()
 
 
-@waiting
+@async_test
 async def test_new_connection_sends_the_peer_id_before_unsent_packets() -> None:
     async with hub() as place, posters(place.port) as (poster,):
         callee = await served(place)
@@ -162,7 +164,7 @@ async def test_new_connection_sends_the_peer_id_before_unsent_packets() -> None:
         assert (message["i"], message["d"]) == ("k1", 2)
 
 
-@waiting
+@async_test
 async def test_query_with_many_fields_is_accepted() -> None:
     async with hub() as place:
         wire = await place.peer("/nq?" + "&".join(f"a{n}=1" for n in range(9)))
@@ -172,7 +174,7 @@ async def test_query_with_many_fields_is_accepted() -> None:
 
 
 @pytest.mark.parametrize("before", ['prefs={"a":1}', "path=x", "a[b]=1", "a b=1", "flag"])
-@waiting
+@async_test
 async def test_other_cookies_do_not_hide_the_peer_cookie(before: str) -> None:
     async with hub() as place, posters(place.port) as (peer,):
         await peer.post()
@@ -180,7 +182,7 @@ async def test_other_cookies_do_not_hide_the_peer_cookie(before: str) -> None:
         assert (await peer.raw(b"[]", Cookie=f"{before}; fiveways-nq={mine}")).headers["nq-peer"] == mine
 
 
-@waiting
+@async_test
 async def test_post_is_answered_although_an_old_connection_seems_alive() -> None:
     async with hub() as place, posters(place.port) as (poster,):
         old = await linked(place)
@@ -192,7 +194,7 @@ async def test_post_is_answered_although_an_old_connection_seems_alive() -> None
             old.cut()
 
 
-@waiting
+@async_test
 async def test_new_connection_releases_a_waiting_poll() -> None:
     async with hub() as place, posters(place.port) as (poster,):
         await poster.post()

@@ -11,8 +11,8 @@ import pytest
 import fiveways
 from chaos.hubs import KillableHub
 from fiveways.client.peer import Peer
-from tests.integration.runtime.test_nq_http import until
-from tests.support.raw_nq_hub import lasting
+from tests.support.raw_nq_hub import resumable_session
+from tests.support.waiting import until
 
 PATIENCE = 300.0
 """Time limit in seconds; the tests do not depend on it otherwise."""
@@ -64,7 +64,7 @@ async def restart_hub(hub: KillableHub) -> None:
 
 def gathered(caller: Peer) -> Callable[[], bool]:
     """Return whether the first two parts of a collected response have arrived, which callers cannot see."""
-    requests = lasting(caller)._requests
+    requests = resumable_session(caller)._requests
     return lambda: [len(pending.parts or ()) for pending in requests._pending.values()] == [2]
 
 

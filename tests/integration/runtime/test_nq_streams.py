@@ -4,11 +4,12 @@ import asyncio
 import json
 from pathlib import Path
 
-from tests.integration.runtime.test_nq_http import until, waiting
 from tests.integration.runtime.test_nq_websocket import has_no_connection, is_silent
 from tests.support.hub_process import served as hub_process
 from tests.support.nq_peers import Elsewhere, Linked, Message, ask, linked
 from tests.support.raw_peers import PATIENCE, Place, WirePeer, hub
+from tests.support.running import async_test
+from tests.support.waiting import until
 
 
 async def streaming(place: Place) -> WirePeer:
@@ -54,7 +55,7 @@ def check_broken_off(parts: list[Message]) -> None:
     assert len({part["a"] for part in parts}) == 1
 
 
-@waiting
+@async_test
 async def test_stream_of_a_lost_callee_ends_with_an_error() -> None:
     async with hub() as place:
         peer, first = await linked(place), await streaming(place)
@@ -80,7 +81,7 @@ async def test_stream_of_a_lost_callee_ends_with_an_error() -> None:
         peer.cut()
 
 
-@waiting
+@async_test
 async def test_reconnected_caller_gets_all_parts_and_their_end() -> None:
     async with hub() as place:
         peer, callee = await linked(place), await streaming(place)
@@ -97,7 +98,7 @@ async def test_reconnected_caller_gets_all_parts_and_their_end() -> None:
         again.cut()
 
 
-@waiting
+@async_test
 async def test_callee_lost_before_its_first_part_is_replaced() -> None:
     async with hub() as place:
         peer, first = await linked(place), await streaming(place)
@@ -111,7 +112,7 @@ async def test_callee_lost_before_its_first_part_is_replaced() -> None:
         peer.cut()
 
 
-@waiting
+@async_test
 async def test_restarted_hub_requests_all_parts_again(tmp_path: Path) -> None:
     flags = ("--set", f"store.path={tmp_path / 'store.db'}")
     async with hub_process(*flags) as (process, port):

@@ -6,9 +6,10 @@ from pathlib import Path
 from fiveways.settings.limits import LimitSettings
 from fiveways.settings.sections import AuthSettings, IdentitySettings, Secret, StoreSettings
 from tests.integration.runtime.test_nq_durable_request_shares import OTHER, STRANGER, is_busy, other_owners, stranger
-from tests.integration.runtime.test_nq_http import SOON, waiting
+from tests.integration.runtime.test_nq_http import SOON
 from tests.support.nq_peers import Message, Poster, ask
 from tests.support.raw_peers import Place, hub, settings
+from tests.support.running import async_test
 
 LIMIT = 2 << 20
 SIZE = 200_000
@@ -27,7 +28,7 @@ async def echoed(peer: Poster) -> Message:
     return answer
 
 
-@waiting
+@async_test
 async def test_unacknowledged_answers_are_bounded_over_all_peers(tmp_path: Path) -> None:
     ada = IdentitySettings("ada", token=Secret("t"))
     limits = LimitSettings(max_unacknowledged_bytes=LIMIT)

@@ -10,11 +10,13 @@ import pytest
 from picows import WSCloseCode
 
 from fiveways.settings.sections import AuthSettings, IdentitySettings, Secret, ServerSettings
-from tests.integration.runtime.test_nq_http import QUIET, SOON, TOKENS, error_of, until, waiting
+from tests.integration.runtime.test_nq_http import QUIET, SOON, TOKENS, error_of
 from tests.support.hub_process import served as hub_process
 from tests.support.memory import nothing_left
 from tests.support.nq_peers import Linked, Message, ask, linked, packed, posters, served, unpacked
 from tests.support.raw_peers import PATIENCE, Place, connected, hub, settings
+from tests.support.running import async_test
+from tests.support.waiting import until
 
 
 async def is_silent(peer: Linked) -> bool:
@@ -37,7 +39,7 @@ def has_no_connection(place: Place) -> Callable[[], bool]:
     return lambda: not place.server.resumable_sessions.connections
 
 
-@waiting
+@async_test
 async def test_request_is_accepted_answered_and_acknowledged() -> None:
     async with hub() as place:
         peer, callee = await linked(place), await served(place)
@@ -54,7 +56,7 @@ async def test_request_is_accepted_answered_and_acknowledged() -> None:
         peer.cut()
 
 
-@waiting
+@async_test
 async def test_batches_invalid_elements_and_idle_polls_are_answered() -> None:
     async with hub() as place:
         peer = await linked(place)
@@ -74,7 +76,7 @@ async def test_batches_invalid_elements_and_idle_polls_are_answered() -> None:
         peer.cut()
 
 
-@waiting
+@async_test
 async def test_frame_with_1000_requests_is_answered() -> None:
     async with hub() as place:
         peer = await linked(place)
@@ -90,7 +92,7 @@ async def test_frame_with_1000_requests_is_answered() -> None:
 # Reconnects.
 
 
-@waiting
+@async_test
 async def test_answer_after_a_lost_connection_comes_over_the_next_one() -> None:
     async with hub() as place:
         peer, callee = await linked(place), await served(place)
@@ -113,7 +115,7 @@ async def test_answer_after_a_lost_connection_comes_over_the_next_one() -> None:
         third.cut()
 
 
-@waiting
+@async_test
 async def test_request_repeated_over_a_new_connection_does_not_run_again() -> None:
     async with hub() as place:
         peer, callee = await linked(place), await served(place)
@@ -131,7 +133,7 @@ async def test_request_repeated_over_a_new_connection_does_not_run_again() -> No
         again.cut()
 
 
-@waiting
+@async_test
 async def test_new_connection_closes_the_previous_one() -> None:
     async with hub() as place:
         peer = await linked(place)
@@ -144,7 +146,7 @@ async def test_new_connection_closes_the_previous_one() -> None:
         again.cut()
 
 
-@waiting
+@async_test
 async def test_session_moves_between_http_and_websocket() -> None:
     async with hub() as place, posters(place.port) as (poster,):
         callee = await served(place)
@@ -164,7 +166,7 @@ async def test_session_moves_between_http_and_websocket() -> None:
         assert await poster.post({"i": answer["a"]}) == []
 
 
-@waiting
+@async_test
 async def test_disconnected_callee_gets_its_call_over_the_next_connection() -> None:
     async with hub() as place:
         worker, caller = await linked(place), await place.lrpm()
@@ -185,7 +187,7 @@ async def test_disconnected_callee_gets_its_call_over_the_next_connection() -> N
         again.cut()
 
 
-@waiting
+@async_test
 async def test_accepted_call_is_polled_and_its_answer_used_once() -> None:
     async with hub() as place, posters(place.port) as (caller,):
         worker = await linked(place)
@@ -204,7 +206,7 @@ async def test_accepted_call_is_polled_and_its_answer_used_once() -> None:
         again.cut()
 
 
-@waiting
+@async_test
 async def test_events_without_a_connection_come_over_the_next_one() -> None:
     async with hub() as place:
         reader, publisher = await linked(place), await place.lrpm()
@@ -225,7 +227,7 @@ async def test_events_without_a_connection_come_over_the_next_one() -> None:
 # Streams, attachments and progress.
 
 
-@waiting
+@async_test
 async def test_parts_of_an_answer_survive_a_lost_connection() -> None:
     async with hub() as place:
         peer, callee = await linked(place), await place.lrpm()
@@ -252,7 +254,7 @@ async def test_parts_of_an_answer_survive_a_lost_connection() -> None:
         again.cut()
 
 
-@waiting
+@async_test
 async def test_streamed_request_and_attachments_are_answered() -> None:
     async with hub() as place:
         peer, callee = await linked(place), await served(place)
@@ -271,7 +273,7 @@ async def test_streamed_request_and_attachments_are_answered() -> None:
         peer.cut()
 
 
-@waiting
+@async_test
 async def test_progress_and_free_keys_pass() -> None:
     async with hub() as place:
         peer, worker = await linked(place), await linked(place)
@@ -293,7 +295,7 @@ async def test_progress_and_free_keys_pass() -> None:
 
 
 @pytest.mark.parametrize("given", ["0" * 32, "x", "%ff%00", "a" * 5000, "%F0%9F%98%80"])
-@waiting
+@async_test
 async def test_unknown_id_is_replaced(given: str) -> None:
     async with hub() as place:
         peer = await linked(place, given)
@@ -302,7 +304,7 @@ async def test_unknown_id_is_replaced(given: str) -> None:
         peer.cut()
 
 
-@waiting
+@async_test
 async def test_id_is_useless_with_another_token() -> None:
     async with hub(settings(auth=TOKENS)) as place:
         ann = await linked(place, Authorization="Bearer of-ann")
@@ -318,7 +320,7 @@ async def test_id_is_useless_with_another_token() -> None:
             each.cut()
 
 
-@waiting
+@async_test
 async def test_unauthenticated_peer_is_disconnected_by_timeout() -> None:
     auth = AuthSettings(
         anonymous="never", login_timeout=2.0, identity=(IdentitySettings("ann", token=Secret("of-ann")),)
@@ -340,7 +342,7 @@ async def test_unauthenticated_peer_is_disconnected_by_timeout() -> None:
         early.cut()
 
 
-@waiting
+@async_test
 async def test_subprotocol_is_negotiated() -> None:
     async with hub() as place:
         peer = await linked(place, **{"Sec-WebSocket-Protocol": "other, nq.1"})
@@ -352,7 +354,7 @@ async def test_subprotocol_is_negotiated() -> None:
 # Ends.
 
 
-@waiting
+@async_test
 async def test_goodbye_ends_the_connection_and_not_the_session() -> None:
     async with hub() as place:
         peer, callee = await linked(place), await served(place)
@@ -366,7 +368,7 @@ async def test_goodbye_ends_the_connection_and_not_the_session() -> None:
         again.cut()
 
 
-@waiting
+@async_test
 async def test_keepalive_aborts_only_the_silent_connection() -> None:
     given = settings(server=ServerSettings(port=0, ping_interval=0.1, ping_timeout=2.0))
     async with hub(given) as place:
@@ -385,7 +387,7 @@ async def test_keepalive_aborts_only_the_silent_connection() -> None:
             each.cut()
 
 
-@waiting
+@async_test
 async def test_disconnected_slow_consumer_keeps_its_answers() -> None:
     given = settings(server=ServerSettings(port=0, drain_timeout=1.0, ping_interval=0.2, ping_timeout=0.2))
     async with hub(given) as place, posters(place.port) as (poster,):
@@ -403,7 +405,7 @@ async def test_disconnected_slow_consumer_keeps_its_answers() -> None:
         assert answer.get("d") == body or answer["e"]["note"] == "done"
 
 
-@waiting
+@async_test
 async def test_lost_connections_leave_only_the_session() -> None:
     async with hub() as place, nothing_left(50):
         peer = await linked(place)
@@ -418,7 +420,7 @@ async def test_lost_connections_leave_only_the_session() -> None:
         assert len(asyncio.all_tasks()) < 5
 
 
-@waiting
+@async_test
 async def test_sigterm_says_goodbye_and_exits_with_0() -> None:
     async with hub_process() as (process, port):
         wire = await connected(f"ws://127.0.0.1:{port}/nq")
@@ -436,7 +438,7 @@ async def test_sigterm_says_goodbye_and_exits_with_0() -> None:
         assert process.returncode == 0
 
 
-@waiting
+@async_test
 async def test_deep_and_huge_frames_do_not_affect_others() -> None:
     async with hub() as place:
         bad, good = await linked(place), await linked(place)

@@ -8,8 +8,8 @@ from fiveways.client.connect import Connector, connect
 from fiveways.client.peer import Peer
 from fiveways.errors import NotExecuted, Reason
 from fiveways.settings.sections import AuthSettings, IdentitySettings, Secret
-from tests.integration.runtime.test_nq_http import waiting
 from tests.support.raw_peers import Place, hub, settings
+from tests.support.running import async_test
 
 OWNER, STRANGER = (IdentitySettings(name, token=Secret(f"of-{name}")) for name in ("owner", "stranger"))
 RULES = AuthSettings(identity=(OWNER, STRANGER))
@@ -36,7 +36,7 @@ async def denied(peer: Peer, name: str, share: str = "") -> str:
 
 @pytest.mark.parametrize("scheme", SCHEMES)
 @pytest.mark.parametrize("identity", ["stranger", ""])
-@waiting
+@async_test
 async def test_all_calls_go_to_the_identity_that_registered_the_method_first(scheme: str, identity: str) -> None:
     async with hub(settings(auth=RULES)) as place, at(place) as caller, at(place, scheme, identity) as stranger:
         async with at(place, identity="owner") as owner:
@@ -49,7 +49,7 @@ async def test_all_calls_go_to_the_identity_that_registered_the_method_first(sch
             assert await callees(caller, "bank.pay") == {"owner": 40}
 
 
-@waiting
+@async_test
 async def test_longer_route_of_another_identity_is_denied() -> None:
     async with hub(settings(auth=RULES)) as place:
         owner, stranger = await place.umq("of-owner"), await place.umq("of-stranger")
@@ -62,7 +62,7 @@ async def test_longer_route_of_another_identity_is_denied() -> None:
 
 
 @pytest.mark.parametrize("scheme", SCHEMES)
-@waiting
+@async_test
 async def test_topic_of_others_is_not_closed(scheme: str) -> None:
     async with (
         hub(settings(auth=RULES)) as place,

@@ -9,9 +9,10 @@ import pytest
 import fiveways
 from fiveways.settings.limits import LimitSettings
 from fiveways.settings.sections import AuthSettings, IdentitySettings, Secret
-from tests.integration.runtime.test_nq_http import until, waiting
 from tests.support.nq_peers import Message, Poster, ask, linked, packed, posters
 from tests.support.raw_peers import Place, http, hub, settings
+from tests.support.running import async_test
+from tests.support.waiting import until
 
 ADA = AuthSettings(identity=(IdentitySettings("ada", token=Secret("of-ada")),))
 
@@ -22,7 +23,7 @@ def session_count(place: Place) -> int:
     return len(place.server.resumable_sessions)
 
 
-@waiting
+@async_test
 async def test_posts_without_a_cookie_leave_no_sessions() -> None:
     async with hub() as place, posters(place.port) as (peer,):
         for body in (b"[]", b"{}", b"x", packed({"e": {"type": "sys", "note": "hello"}}), packed({"i": "k", "o": 1})):
@@ -33,7 +34,7 @@ async def test_posts_without_a_cookie_leave_no_sessions() -> None:
         assert session_count(place) == 0
 
 
-@waiting
+@async_test
 async def test_connections_without_requests_leave_no_sessions() -> None:
     async with hub() as place:
         for _ in range(5):
@@ -56,7 +57,7 @@ async def test_connections_without_requests_leave_no_sessions() -> None:
         ("hub-pull", {"queue": "q", "callback": "x"}),
     ],
 )
-@waiting
+@async_test
 async def test_session_with_stored_state_stays(target: str, data: object) -> None:
     async with hub() as place, posters(place.port) as (peer,):
         (answer,) = await peer.post(ask("k1", target, data))
@@ -67,7 +68,7 @@ async def test_session_with_stored_state_stays(target: str, data: object) -> Non
         assert place.server.exchange.hub.stats()["connected_sessions"] == 0
 
 
-@waiting
+@async_test
 async def test_peer_reconnects_by_the_id_of_an_empty_session() -> None:
     async with hub() as place, posters(place.port) as (peer,):
         hello = {"e": {"type": "sys", "fatal": False, "note": "hello"}}
@@ -81,7 +82,7 @@ async def test_peer_reconnects_by_the_id_of_an_empty_session() -> None:
         assert answer["a"].startswith(f"{first['e']['args'][1]}-")
 
 
-@waiting
+@async_test
 async def test_identifiers_are_unique_across_sessions_of_one_id() -> None:
     async with hub() as place, posters(place.port) as (peer,):
         poll = {"t": "hub-echo", "p": "k"}  # answered with an identifier, and nothing is stored
@@ -90,7 +91,7 @@ async def test_identifiers_are_unique_across_sessions_of_one_id() -> None:
         assert len(set(minted)) == 3
 
 
-@waiting
+@async_test
 async def test_id_of_another_identity_is_replaced() -> None:
     async with hub(settings(auth=ADA)) as place, posters(place.port, 2) as (ada, other):
         ada.headers["Authorization"] = "Bearer of-ada"
@@ -101,7 +102,7 @@ async def test_id_of_another_identity_is_replaced() -> None:
 
 
 @pytest.mark.parametrize("scheme", ["nq+http", "nq+ws"])
-@waiting
+@async_test
 async def test_client_continues_with_the_id_of_an_ended_session(scheme: str) -> None:
     async with hub() as place, fiveways.connect(f"{scheme}://127.0.0.1:{place.port}") as peer:
         session = peer.session
@@ -112,7 +113,7 @@ async def test_client_continues_with_the_id_of_an_ended_session(scheme: str) -> 
         assert peer.session == session
 
 
-@waiting
+@async_test
 async def test_anonymous_peers_leave_sessions_for_authenticated_ones(caplog: pytest.LogCaptureFixture) -> None:
     limits = LimitSettings(max_resumable=8, share=1.0, anonymous_share=0.75)
     async with hub(settings(auth=ADA, limits=limits)) as place:
@@ -135,7 +136,7 @@ async def test_anonymous_peers_leave_sessions_for_authenticated_ones(caplog: pyt
         assert "fiveways_refused_sessions_total 14" in await http(place.port, "/metrics")
 
 
-@waiting
+@async_test
 async def test_connections_of_resumable_sessions_count_for_max_sessions() -> None:
     async with hub(settings(limits=LimitSettings(max_sessions=4))) as place:
         umq = await place.umq()
@@ -154,7 +155,7 @@ async def test_connections_of_resumable_sessions_count_for_max_sessions() -> Non
         await until(lambda: place.server.exchange.hub.stats()["connected_sessions"] == 0)
 
 
-@waiting
+@async_test
 async def test_rate_limit_covers_posts_without_a_cookie() -> None:
     async with hub(settings(limits=LimitSettings(rate=0.01))) as place, posters(place.port) as (peer,):
         assert "d" in (await fresh(peer, ask("k1", data=1)))[0]

@@ -15,7 +15,7 @@ from fiveways.store import store_repair
 from fiveways.wire import cbor
 from tests.support import raw_peers
 from tests.support.hub_process import served
-from tests.support.store_helpers import keep
+from tests.support.store_helpers import write_and_close
 
 
 def test_jobs_and_retained_values_survive_a_kill(tmp_path: Path) -> None:
@@ -64,7 +64,11 @@ def test_store_in_use_is_refused_to_a_second_hub(tmp_path: Path) -> None:
 def test_record_that_cannot_be_decoded_is_named_and_can_be_repaired_away(tmp_path: Path) -> None:
     path = tmp_path / "store.db"
     later = time.time() + 1000
-    asyncio.run(keep(path, PutPeer("ab", "", later), PutRequest("ab", "k", b"\xc1", later), PutJob("jobs", 1, b"1", 0)))
+    asyncio.run(
+        write_and_close(
+            path, PutPeer("ab", "", later), PutRequest("ab", "k", b"\xc1", later), PutJob("jobs", 1, b"1", 0)
+        )
+    )
 
     async def run() -> None:
         for _ in range(2):

@@ -20,11 +20,11 @@ from fiveways.pipeline.decode import decode
 from fiveways.settings.operations import JournalSettings
 from fiveways.settings.sections import StoreSettings
 from fiveways.store import schema
-from tests.integration.runtime.test_nq_http import waiting
 from tests.support.journal_writing import records
 from tests.support.nq_peers import Message, Poster, ask
 from tests.support.old_schemas import VERSION_1
 from tests.support.raw_peers import hub, settings
+from tests.support.running import async_test
 from tests.support.store_helpers import content
 
 # The store of version 1, as the first release wrote it.
@@ -202,7 +202,7 @@ def _outcome(message: Message) -> tuple[object, object]:
     return message.get("d"), message.get("e", {}).get("err", message.get("e", {}).get("text"))
 
 
-@waiting
+@async_test
 async def test_upgrade_from_the_oldest_versions_loses_and_repeats_nothing(tmp_path: Path) -> None:
     path, journal = tmp_path / "store.db", tmp_path / "journal"
     old_store(path, time.time())

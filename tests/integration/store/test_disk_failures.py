@@ -15,7 +15,8 @@ from fiveways.store import writer_thread
 from fiveways.store.batch_statement import Step
 from fiveways.store.errors import StoreError
 from fiveways.store.store import Store
-from tests.support.store_helpers import LATER, NOW, Model, child, content, in_loop, opened, written
+from tests.support.running import async_test
+from tests.support.store_helpers import LATER, NOW, Model, child, content, open_store, write
 from tests.support.store_process import change
 
 SMALL = PutRequest("p", "small", b"", LATER)
@@ -30,13 +31,13 @@ UNWRITABLE: list[tuple[StoreChange, str]] = [
 
 @pytest.mark.parametrize(("bad", "why"), UNWRITABLE)
 @pytest.mark.parametrize("place", [0, 1, 50, 99])
-@in_loop
+@async_test
 async def test_only_the_bad_one_fails(tmp_path: Path, bad: StoreChange, why: str, place: int) -> None:
-    store = opened(tmp_path / "s")
+    store = open_store(tmp_path / "s")
     assert store._connection is not None
     store._connection.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, 10_000)
     records: list[StoreChange] = [PutJob("q", number, b"", 0) for number in range(99)]
-    told = await written(store, *records[:place], bad, *records[place:])
+    told = await write(store, *records[:place], bad, *records[place:])
     assert [number for number, error in enumerate(told) if error] == [place]
     assert str(told[place]).startswith(f"it was not stored in {tmp_path / 's'}: ")
     assert why in str(told[place])
@@ -46,7 +47,7 @@ async def test_only_the_bad_one_fails(tmp_path: Path, bad: StoreChange, why: str
     assert not found.requests
 
 
-@in_loop
+@async_test
 async def test_what_was_there_stays_when_a_commit_fails(tmp_path: Path) -> None:
     broken = False
 
@@ -57,20 +58,18 @@ async def test_what_was_there_stays_when_a_commit_fails(tmp_path: Path) -> None:
 
     store = Store.open(tmp_path / "s", now=lambda: NOW, commit=commit)
     kept = [PutRequest("p", str(number), b"word", LATER) for number in range(10)]
-    assert await written(store, *kept) == [None] * 10
+    assert await write(store, *kept) == [None] * 10
     broken = True
-    told = await written(
-        store, PutAnswer("p", "1", b"", LATER), PutTombstone("p", "2", LATER), PutTombstone("p", "3", 0)
-    )
+    told = await write(store, PutAnswer("p", "1", b"", LATER), PutTombstone("p", "2", LATER), PutTombstone("p", "3", 0))
     assert [str(error) for error in told] == [f"it was not stored in {tmp_path / 's'}: disk I/O error"] * 3
     broken = False
     store.resume()
-    assert await written(store, PutTombstone("p", "9", 0)) == [None]
+    assert await write(store, PutTombstone("p", "9", 0)) == [None]
     store.close()
     assert content(tmp_path / "s").requests == kept[:9]
 
 
-@in_loop
+@async_test
 async def test_after_what_cannot_be_written_now_nothing_is_until_it_is_tried_again(tmp_path: Path) -> None:
     room = 10
 
@@ -84,12 +83,12 @@ async def test_after_what_cannot_be_written_now_nothing_is_until_it_is_tried_aga
 
     store = Store.open(tmp_path / "s", now=lambda: NOW, commit=commit)
     items = [PutJob("q", number, b"", 0) for number in range(20)]
-    told = await written(store, *items)
+    told = await write(store, *items)
     assert [error is None for error in told] == [True] * 10 + [False] * 10
     room = 20
-    assert all(await written(store, items[0], items[19]))
+    assert all(await write(store, items[0], items[19]))
     store.resume()
-    assert await written(store, *items[10:]) == [None] * 10
+    assert await write(store, *items[10:]) == [None] * 10
     store.close()
     assert content(tmp_path / "s").jobs == items
 
@@ -140,7 +139,7 @@ def steps_in(path: Path) -> int:
 
 
 @pytest.mark.parametrize("seed", range(6))
-@in_loop
+@async_test
 async def test_a_killed_process_loses_nothing_it_was_told_of(tmp_path: Path, seed: int) -> None:
     path = tmp_path / "s"
     with child("heavy", path) as process:
@@ -177,7 +176,7 @@ def slowly(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[int], l
 Slowly = tuple[Path, list[int], list[bytes]]
 
 
-@in_loop
+@async_test
 async def test_wal_torn_by_a_power_cut_costs_only_what_is_behind_the_tear(slowly: Slowly, tmp_path: Path) -> None:
     origin, sizes, states = slowly
     wal = origin.with_name("origin-wal").read_bytes()
@@ -197,12 +196,12 @@ async def test_wal_torn_by_a_power_cut_costs_only_what_is_behind_the_tear(slowly
                 put(origin, path, torn, state)
                 tear = next((at for at in range(len(torn)) if torn[at : at + 1] != wal[at : at + 1]), len(torn))
                 assert steps_in(path) == sum(size <= tear for size in sizes), place
-                store = opened(path)
-                assert await written(store, SMALL) == [None]
+                store = open_store(path)
+                assert await write(store, SMALL) == [None]
                 store.close()
 
 
-@in_loop
+@async_test
 async def test_wal_with_less_than_was_acknowledged_is_refused_and_left_alone(slowly: Slowly, tmp_path: Path) -> None:
     origin, sizes, states = slowly
     wal = origin.with_name("origin-wal").read_bytes()
@@ -212,12 +211,12 @@ async def test_wal_with_less_than_was_acknowledged_is_refused_and_left_alone(slo
         for torn in (wal[:place], wal[:place] + bytes(len(wal) - place), flipped):
             put(origin, path, torn, states[-1])
             with pytest.raises(StoreError, match="`fiveways store repair"):
-                opened(path)
+                open_store(path)
             assert path.with_name("s-wal").read_bytes() == torn
             assert path.read_bytes() == origin.read_bytes()
 
 
-@in_loop
+@async_test
 async def test_commits_behind_a_bad_frame_are_missed_without_a_state_file(slowly: Slowly, tmp_path: Path) -> None:
     origin, sizes, _ = slowly
     wal = bytearray(origin.with_name("origin-wal").read_bytes())
@@ -225,4 +224,4 @@ async def test_commits_behind_a_bad_frame_are_missed_without_a_state_file(slowly
     wal[sizes[100] + 1000] ^= 1
     put(origin, path, bytes(wal), None)
     with pytest.raises(StoreError, match=r"frame \d+ of .*/s-wal is damaged, and 9\d commits follow it"):
-        opened(path)
+        open_store(path)

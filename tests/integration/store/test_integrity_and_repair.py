@@ -16,7 +16,8 @@ from fiveways.store.errors import StoreError
 from tests.support import damage_cases
 from tests.support.paths import ROOT
 from tests.support.processes import mark
-from tests.support.store_helpers import NOW, Model, child, content, in_loop, keep, opened
+from tests.support.running import async_test
+from tests.support.store_helpers import NOW, Model, child, content, open_store, write_and_close
 
 CASES = [
     (ending, name)
@@ -150,10 +151,10 @@ def test_repair_reads_the_frames_that_sqlite_does_not(stores: Path, tmp_path: Pa
     assert asyncio.run(loaded(path)) == expected()
 
 
-@in_loop
+@async_test
 async def test_store_that_is_open_is_neither_checked_nor_repaired(tmp_path: Path) -> None:
     path = tmp_path / "s"
-    await keep(path, PutPeer("p", "", 1.0))
+    await write_and_close(path, PutPeer("p", "", 1.0))
     with child("hold", path) as holder:
         assert holder.stdout is not None
         assert holder.stdout.readline() == "open\n"
@@ -167,15 +168,15 @@ async def test_store_that_is_open_is_neither_checked_nor_repaired(tmp_path: Path
         holder.kill()
 
 
-@in_loop
+@async_test
 async def test_store_that_could_not_be_closed_in_good_order_starts(tmp_path: Path) -> None:
     path = tmp_path / "s"
-    await keep(path, PutJob("q", 1, b"1", 0))
+    await write_and_close(path, PutJob("q", 1, b"1", 0))
     for _ in range(3):
         # A start that fails, here for a record that is damaged, leaves no WAL.
         damage_cases.sql("UPDATE item SET word = x'32'")(path)
         with pytest.raises(StoreError, match="number 1 of queue q: the record does not match its checksum"):
-            opened(path)
+            open_store(path)
         assert not path.with_name("s-wal").exists()
     damage_cases.sql("UPDATE item SET word = x'31'")(path)
     assert content(path).jobs == [PutJob("q", 1, b"1", 0)]

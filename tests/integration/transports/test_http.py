@@ -11,8 +11,9 @@ import pytest
 
 from fiveways.transports.http import HttpLimits, Request, Response, serialize
 from fiveways.transports.http_protocol import HttpProtocol
-from tests.support.event_loops import on_both_loops
-from tests.support.raw_http import GET, HANDSHAKE, Client, echo, running, until
+from tests.support.raw_http import GET, HANDSHAKE, Client, echo, running
+from tests.support.running import on_both_loops
+from tests.support.waiting import until
 
 POST = b"POST /a/b?c=d HTTP/1.1\r\nHost: localhost\r\nContent-Length: 5\r\n\r\nhello"
 CHUNKED = (

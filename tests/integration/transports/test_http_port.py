@@ -14,7 +14,6 @@ from picows import WSListener, WSTransport
 from fiveways.transports import address, http_connections
 from fiveways.transports.http import HttpLimits, Request, Response
 from fiveways.transports.http_port import Port
-from tests.support.event_loops import on_both_loops
 from tests.support.memory import nothing_left
 from tests.support.raw_http import (
     ACCEPT,
@@ -27,9 +26,10 @@ from tests.support.raw_http import (
     masked,
     running,
     unmasked,
-    until,
     upgrade_to_echo,
 )
+from tests.support.running import on_both_loops
+from tests.support.waiting import until
 
 
 @on_both_loops

@@ -5,8 +5,9 @@ import socket
 
 from fiveways.transports.http import HttpLimits, Request, Response
 from fiveways.transports.http_protocol import HttpProtocol
-from tests.support.event_loops import on_both_loops
-from tests.support.raw_http import GET, HANDSHAKE, masked, running, unmasked, until
+from tests.support.raw_http import GET, HANDSHAKE, masked, running, unmasked
+from tests.support.running import on_both_loops
+from tests.support.waiting import until
 
 LARGE = Response(200, bytes(32 << 20))
 """More than a socket accepts at once."""

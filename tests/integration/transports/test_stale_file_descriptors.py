@@ -16,7 +16,7 @@ from fiveways.transports.websocket_client import open_websocket
 from fiveways.transports.zmq_socket_watcher import SocketWatcher
 from fiveways.wire.limits import Limits
 from fiveways.wire.packet import Packet
-from tests.support.event_loops import on_both_loops
+from tests.support.running import on_both_loops
 
 RESET = struct.pack("ii", 1, 0)
 

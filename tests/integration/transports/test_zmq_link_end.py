@@ -13,7 +13,7 @@ from fiveways.transports.zmq_link import ZmqLimits, ZmqLink
 from fiveways.transports.zmq_port import ZmqPort
 from fiveways.transports.zmq_socket_watcher import Context, Socket
 from fiveways.wire.packet import Packet
-from tests.support.event_loops import on_both_loops
+from tests.support.running import on_both_loops
 
 LIMITS = ZmqLimits(linger=2.0)
 """The linger time would keep old sockets alive for this long."""

@@ -1,7 +1,7 @@
 """Tests of ZeroMQ links at the port and at the client, over real sockets."""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import replace
 
@@ -16,7 +16,8 @@ from fiveways.transports.zmq_port import ZmqPort
 from fiveways.transports.zmq_socket_watcher import Context, Socket
 from fiveways.wire.blob import Blob
 from fiveways.wire.packet import Packet
-from tests.support.event_loops import on_both_loops
+from tests.support.running import on_both_loops
+from tests.support.waiting import until
 
 HOST = "127.0.0.1"
 LIMITS = ZmqLimits(linger=0.1)
@@ -96,12 +97,6 @@ async def running(limits: ZmqLimits = LIMITS, refusal: bytes = b"") -> AsyncIter
 
 def send_texts(link: Link, *texts: bytes) -> None:
     link.write(link.frames([Packet(text) for text in texts]))
-
-
-async def until(condition: Callable[[], object], seconds: float = 60.0) -> None:
-    async with asyncio.timeout(seconds):
-        while not condition():  # noqa: ASYNC110  ZeroMQ sockets set no events
-            await asyncio.sleep(0.002)
 
 
 async def fill(link: Link, piece: bytes) -> int:

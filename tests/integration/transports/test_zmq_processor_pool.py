@@ -14,8 +14,8 @@ import zmq
 
 from fiveways.transports.zmq_processor_pool import ProcessorPool, ProcessorsBusy
 from fiveways.transports.zmq_socket_watcher import Context, Socket
-from tests.support.event_loops import on_both_loops
 from tests.support.freezing import freeze
+from tests.support.running import on_both_loops
 
 ANY_PORT = "tcp://127.0.0.1:*"
 REP = """

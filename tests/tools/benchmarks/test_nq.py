@@ -15,7 +15,7 @@ from benchmarks.hub.results import Sample, Table
 from benchmarks.hub.routers import Router
 from benchmarks.nq import calls
 from benchmarks.nq.__main__ import LRPM, PLAIN, STORED, report
-from tests.support.store_helpers import in_loop
+from tests.support.running import async_test
 
 CALLS = 300
 
@@ -36,7 +36,7 @@ def test_every_request_gets_its_own_response(hub: Router) -> None:
     assert 0 < sample.p50 <= sample.p99
 
 
-@in_loop
+@async_test
 async def test_every_response_is_acknowledged_once_with_the_next_request() -> None:
     link, packets = Link(), list[bytes]()
     link.send = packets.append

@@ -1,9 +1,8 @@
 """A test harness: an application with a dispatcher that records its messages."""
 
 import asyncio
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import Executor
-from functools import wraps
 from typing import ParamSpec
 
 from fiveways.app.app import App
@@ -15,20 +14,6 @@ from fiveways.wire.limits import Limits
 from fiveways.wire.payload import NULL, Json, Payload
 
 P = ParamSpec("P")
-
-
-def in_loop(test: Callable[P, Coroutine[object, object, None]]) -> Callable[P, None]:
-    """Run an async test in a new event loop, with a timeout."""
-
-    @wraps(test)
-    def run(*args: P.args, **kwargs: P.kwargs) -> None:
-        async def bounded() -> None:
-            async with asyncio.timeout(120):
-                await test(*args, **kwargs)
-
-        asyncio.run(bounded())
-
-    return run
 
 
 class Stage:

@@ -14,10 +14,11 @@ from fiveways.app.context import Context
 from fiveways.errors import Reason
 from fiveways.model.messages import Cancel, Failure, Result
 from fiveways.wire.payload import Value
-from tests.unit.app.dispatcher_harness import Stage, failure_of, in_loop, make_call, value_of
+from tests.support.running import async_test
+from tests.unit.app.dispatcher_harness import Stage, failure_of, make_call, value_of
 
 
-@in_loop
+@async_test
 async def test_cancelled_async_method_stops_without_a_response() -> None:
     app, begun, ended = App(), asyncio.Event(), asyncio.Event()
 
@@ -47,7 +48,7 @@ async def test_cancelled_async_method_stops_without_a_response() -> None:
     assert len(stage.sent) == 1
 
 
-@in_loop
+@async_test
 async def test_call_cancelled_before_its_start_does_not_run() -> None:
     app, runs = App(), []
 
@@ -63,7 +64,7 @@ async def test_call_cancelled_before_its_start_does_not_run() -> None:
     assert not stage.dispatcher._active_calls
 
 
-@in_loop
+@async_test
 async def test_method_that_suppresses_cancellation_sends_no_response() -> None:
     app, begun = App(), asyncio.Event()
 
@@ -87,7 +88,7 @@ async def test_method_that_suppresses_cancellation_sends_no_response() -> None:
     assert stage.sent == []
 
 
-@in_loop
+@async_test
 async def test_cancelled_call_in_a_thread_runs_on_without_a_response() -> None:
     app, begun, go = App(), threading.Event(), threading.Event()
     seen: list[bool] = []
@@ -112,7 +113,7 @@ async def test_cancelled_call_in_a_thread_runs_on_without_a_response() -> None:
     assert stage.sent == []
 
 
-@in_loop
+@async_test
 async def test_second_call_with_an_open_id_is_dropped(caplog: pytest.LogCaptureFixture) -> None:
     app, go = App(), asyncio.Event()
 
@@ -130,7 +131,7 @@ async def test_second_call_with_an_open_id_is_dropped(caplog: pytest.LogCaptureF
     assert "with the id of another" in caplog.text
 
 
-@in_loop
+@async_test
 async def test_calls_above_the_limit_are_refused_as_overloaded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(dispatcher, "MAX_RUNNING", 3)
     app, go = App(), asyncio.Event()
@@ -151,7 +152,7 @@ async def test_calls_above_the_limit_are_refused_as_overloaded(monkeypatch: pyte
     await stage.dispatcher.close()
 
 
-@in_loop
+@async_test
 async def test_thread_limit_refuses_only_functions_in_threads(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(thread_runner, "MAX_THREAD_CALLS", 2)
     app, go = App(), threading.Event()
@@ -180,7 +181,7 @@ async def test_thread_limit_refuses_only_functions_in_threads(monkeypatch: pytes
         assert pool.submit(int).result() == 0
 
 
-@in_loop
+@async_test
 async def test_method_is_unavailable_after_executor_shutdown() -> None:
     app = App()
 
@@ -198,7 +199,7 @@ async def test_method_is_unavailable_after_executor_shutdown() -> None:
 request_id: contextvars.ContextVar[str] = contextvars.ContextVar("request_id", default="none")
 
 
-@in_loop
+@async_test
 async def test_functions_in_threads_get_a_copy_of_the_context_variables() -> None:
     app = App()
 
@@ -215,7 +216,7 @@ async def test_functions_in_threads_get_a_copy_of_the_context_variables() -> Non
     await stage.dispatcher.close()
 
 
-@in_loop
+@async_test
 async def test_many_calls_in_threads_all_get_a_response() -> None:
     app = App()
 
@@ -242,7 +243,7 @@ def start_eagerly(
     return future
 
 
-@in_loop
+@async_test
 async def test_task_may_end_during_its_creation() -> None:
     app = App()
 
@@ -258,7 +259,7 @@ async def test_task_may_end_during_its_creation() -> None:
     assert not stage.dispatcher._active_calls
 
 
-@in_loop
+@async_test
 async def test_coroutine_returned_by_a_function_in_a_thread_fails_the_call() -> None:
     app = App()
 

@@ -17,7 +17,8 @@ from fiveways.errors import LocalProtocolError, Reason
 from fiveways.model.messages import Attachment, Cancel, Failure, HubMessage, Progress, Result
 from fiveways.wire.blob import Blob
 from fiveways.wire.payload import Json, Value
-from tests.unit.app.dispatcher_harness import Stage, failure_of, in_loop, make_call, value_of
+from tests.support.running import async_test
+from tests.unit.app.dispatcher_harness import Stage, failure_of, make_call, value_of
 
 
 @dataclass
@@ -68,7 +69,7 @@ class Hub:
         raise NotImplementedError
 
 
-@in_loop
+@async_test
 async def test_context_has_the_caller() -> None:
     app = App()
 
@@ -88,7 +89,7 @@ async def test_context_has_the_caller() -> None:
     assert value_of(await Stage(app).call("nobody")) == ["", "", "", {}]
 
 
-@in_loop
+@async_test
 async def test_context_calls_and_publishes_at_the_hub() -> None:
     app, hub = App(), Hub()
 
@@ -118,7 +119,7 @@ async def test_context_calls_and_publishes_at_the_hub() -> None:
     )
 
 
-@in_loop
+@async_test
 async def test_wait_in_the_event_loop_raises_runtime_error() -> None:
     app = App()
 
@@ -130,7 +131,7 @@ async def test_wait_in_the_event_loop_raises_runtime_error() -> None:
     assert failure == (Reason.RAISED, "RuntimeError: wait() is for functions that run in a thread; use `await` here")
 
 
-@in_loop
+@async_test
 async def test_cancelling_a_call_ends_the_wait_of_its_thread() -> None:
     app, begun, ended = App(), threading.Event(), threading.Event()
 
@@ -177,7 +178,7 @@ def reporting() -> App:
 
 
 @pytest.mark.parametrize("method", ["work", "work_plain"])
-@in_loop
+@async_test
 async def test_progress_is_sent_before_the_result_if_requested(method: str) -> None:
     stage = Stage(reporting())
     assert await stage.call(method) == Result("1", Value(1))
@@ -198,12 +199,12 @@ class Narrow(Stage):
         super()._send(message)
 
 
-@in_loop
+@async_test
 async def test_progress_that_cannot_be_encoded_is_dropped() -> None:
     assert await Narrow(reporting()).call_all("work", progress=True) == [Result("1", Value(1))]
 
 
-@in_loop
+@async_test
 async def test_progress_after_the_response_is_dropped() -> None:
     app = App()
     kept: list[Context] = []
@@ -261,7 +262,7 @@ def reading() -> App:
 
 
 @pytest.mark.parametrize("method", ["lengths", "one_by_one", "lengths_plain"])
-@in_loop
+@async_test
 async def test_method_waits_for_attachments(method: str) -> None:
     stage = Stage(reading())
     stage.receive(make_call(method, attachments=("a", "b", "c")), Attachment("b", b"22"), Attachment("other", b""))
@@ -278,7 +279,7 @@ async def test_method_waits_for_attachments(method: str) -> None:
 
 
 @pytest.mark.parametrize("method", ["lengths", "one_by_one", "lengths_plain"])
-@in_loop
+@async_test
 async def test_failed_attachment_raises_attachment_error(method: str) -> None:
     stage = Stage(reading())
     stage.receive(
@@ -289,7 +290,7 @@ async def test_failed_attachment_raises_attachment_error(method: str) -> None:
     await stage.dispatcher.close()
 
 
-@in_loop
+@async_test
 async def test_attachments_without_a_context_are_dropped() -> None:
     stage = Stage(reading())
     stage.receive(make_call("deaf", attachments=("a",)), Attachment("a", b"1"))
@@ -301,7 +302,7 @@ async def test_attachments_without_a_context_are_dropped() -> None:
     assert not stage.dispatcher._pending_attachments._slots
 
 
-@in_loop
+@async_test
 async def test_attachments_in_memory_are_bounded_by_the_budget() -> None:
     stage = Stage(reading())
     stage.dispatcher._budget.limit = 10
@@ -320,7 +321,7 @@ async def test_attachments_in_memory_are_bounded_by_the_budget() -> None:
     assert stage.dispatcher._budget.used == 0
 
 
-@in_loop
+@async_test
 async def test_attachment_read_before_or_after_the_call_raises_attachment_error() -> None:
     app = App()
     kept: list[Context] = []
@@ -343,7 +344,7 @@ async def test_attachment_read_before_or_after_the_call_raises_attachment_error(
         await kept[0].attachments()
 
 
-@in_loop
+@async_test
 async def test_call_that_waits_for_attachments_can_be_cancelled() -> None:
     stage = Stage(reading())
     stage.receive(make_call("lengths", attachments=("a",)), make_call("lengths", id="2", attachments=("b",)))

@@ -15,7 +15,8 @@ from fiveways.errors import LocalProtocolError, NotExecuted, Reason, Unrepresent
 from fiveways.model.messages import Attachment, Failure, HubMessage, Register, Result, Welcome
 from fiveways.wire.limits import Limits
 from fiveways.wire.payload import Json, Text, Value
-from tests.unit.app.dispatcher_harness import Stage, failure_of, in_loop, make_call, value_of
+from tests.support.running import async_test
+from tests.unit.app.dispatcher_harness import Stage, failure_of, make_call, value_of
 
 
 @dataclass
@@ -24,7 +25,7 @@ class Balance:
     amount: float
 
 
-@in_loop
+@async_test
 async def test_async_threaded_and_typed_methods_send_results() -> None:
     app = App()
 
@@ -50,7 +51,7 @@ async def test_async_threaded_and_typed_methods_send_results() -> None:
     await stage.dispatcher.close()
 
 
-@in_loop
+@async_test
 async def test_methods_are_registered_with_kind_share_and_documentation() -> None:
     app = App()
 
@@ -63,7 +64,7 @@ async def test_methods_are_registered_with_kind_share_and_documentation() -> Non
     assert offers == [Register(f"register {name}", name, spelling, doc="How much?", share="random")]
 
 
-@in_loop
+@async_test
 async def test_call_that_cannot_run_is_refused() -> None:
     app = App()
 
@@ -81,7 +82,7 @@ async def test_call_that_cannot_run_is_refused() -> None:
     assert reason is Reason.NO_SUCH_CALLBACK
 
 
-@in_loop
+@async_test
 async def test_callback_with_the_name_of_a_method_runs_the_method() -> None:
     app = App()
 
@@ -95,7 +96,7 @@ async def test_callback_with_the_name_of_a_method_runs_the_method() -> None:
     assert failure_of(await stage.call("Math:addAll", "[1,2]", callback=True))[0] is Reason.UNAVAILABLE
 
 
-@in_loop
+@async_test
 async def test_one_shot_callback_is_served_once_within_the_limit() -> None:
     stage = Stage(App(), limits=Limits(max_pending=1))
 
@@ -122,7 +123,7 @@ ERRORS: list[tuple[BaseException, str]] = [
 
 
 @pytest.mark.parametrize(("error", "text"), ERRORS, ids=[str(number) for number in range(len(ERRORS))])
-@in_loop
+@async_test
 async def test_exception_of_a_method_fails_only_its_call(
     error: BaseException, text: str, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -157,7 +158,7 @@ class Sold(Fail):
     pass
 
 
-@in_loop
+@async_test
 async def test_exception_text_is_only_logged_unless_show_errors_is_set(caplog: pytest.LogCaptureFixture) -> None:
     app = App()
     hidden = "SELECT * FROM users"
@@ -215,7 +216,7 @@ def test_unpaired_surrogate_in_an_error_text_is_replaced() -> None:
     assert to_failure("1", ValueError("\ud800x")) == Failure("1", Reason.RAISED, "ValueError: ?x")
 
 
-@in_loop
+@async_test
 async def test_exception_whose_str_fails_is_reported_by_class() -> None:
     class Mute(Exception):
         def __str__(self) -> str:
@@ -230,7 +231,7 @@ async def test_exception_whose_str_fails_is_reported_by_class() -> None:
     assert failure_of(await Stage(app).call("bad")) == (Reason.RAISED, "Mute: (without a text: ValueError)")
 
 
-@in_loop
+@async_test
 async def test_failing_log_handler_does_not_lose_the_response() -> None:
     class Full(logging.Handler):
         def emit(self, record: logging.LogRecord) -> None:
@@ -252,7 +253,7 @@ async def test_failing_log_handler_does_not_lose_the_response() -> None:
     assert {failure_of(message) for message in responses} == {(Reason.RAISED, "KeyError: 'k'")}
 
 
-@in_loop
+@async_test
 async def test_fail_is_sent_with_all_its_fields(caplog: pytest.LogCaptureFixture) -> None:
     app = App()
 
@@ -278,7 +279,7 @@ async def test_fail_is_sent_with_all_its_fields(caplog: pytest.LogCaptureFixture
     await stage.dispatcher.close()
 
 
-@in_loop
+@async_test
 async def test_result_of_an_unsupported_type_fails_the_call() -> None:
     app = App()
 
@@ -303,7 +304,7 @@ async def test_result_of_an_unsupported_type_fails_the_call() -> None:
     await stage.dispatcher.close()
 
 
-@in_loop
+@async_test
 async def test_reply_sends_attachments_after_the_result() -> None:
     app = App()
 
@@ -337,7 +338,7 @@ class Narrow(Stage):
         super()._send(message)
 
 
-@in_loop
+@async_test
 async def test_result_that_cannot_be_encoded_becomes_a_failure(caplog: pytest.LogCaptureFixture) -> None:
     app = App()
 
@@ -369,7 +370,7 @@ async def test_result_that_cannot_be_encoded_becomes_a_failure(caplog: pytest.Lo
     assert "the response of a method was lost method=give" in caplog.text
 
 
-@in_loop
+@async_test
 async def test_unknown_messages_are_ignored_and_refusals_are_logged(caplog: pytest.LogCaptureFixture) -> None:
     stage = Stage(App())
     stage.receive(Welcome(), Result("register a"), Failure("register a.b", Reason.DENIED, "not you"))
@@ -381,7 +382,7 @@ async def test_unknown_messages_are_ignored_and_refusals_are_logged(caplog: pyte
     ]
 
 
-@in_loop
+@async_test
 async def test_exception_during_conversion_fails_only_its_call(caplog: pytest.LogCaptureFixture) -> None:
     @dataclass
     class Odd:
@@ -419,7 +420,7 @@ def test_arguments_are_not_logged(caplog: pytest.LogCaptureFixture) -> None:
     assert "secret" not in caplog.text
 
 
-@in_loop
+@async_test
 async def test_context_variables_of_a_method_are_not_visible_to_others() -> None:
     app = App()
     seen: ContextVar[str] = ContextVar("seen", default="nothing")
@@ -436,7 +437,7 @@ async def test_context_variables_of_a_method_are_not_visible_to_others() -> None
     assert [value_of(answer) for answer in await stage.responses(5)] == ["nothing"] * 5
 
 
-@in_loop
+@async_test
 async def test_waiting_method_does_not_delay_others() -> None:
     app = App()
     gate = asyncio.Event()

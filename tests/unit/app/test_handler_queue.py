@@ -14,7 +14,8 @@ from fiveways.errors import Reason
 from fiveways.model import messages
 from fiveways.model.topics import UMQ, parse_pattern
 from fiveways.wire.payload import Json, Text, Value
-from tests.unit.app.dispatcher_harness import Stage, in_loop
+from tests.support.running import async_test
+from tests.unit.app.dispatcher_harness import Stage
 
 
 def make_event(value: object, subscription: str = "1", **options: object) -> messages.Event:
@@ -40,7 +41,7 @@ class Seen:
         return self.events
 
 
-@in_loop
+@async_test
 async def test_handlers_are_subscribed_and_get_events() -> None:
     app, first, second = App(), Seen(), Seen()
 
@@ -69,7 +70,7 @@ async def test_handlers_are_subscribed_and_get_events() -> None:
     assert stage.sent == []
 
 
-@in_loop
+@async_test
 async def test_events_are_handled_in_order_one_at_a_time() -> None:
     app, seen, active = App(), Seen(), []
 
@@ -86,7 +87,7 @@ async def test_events_are_handled_in_order_one_at_a_time() -> None:
     assert [event.data for event in await seen.until(20)] == list(range(20))
 
 
-@in_loop
+@async_test
 async def test_slow_handler_misses_events_and_gets_their_number(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -111,7 +112,7 @@ async def test_slow_handler_misses_events_and_gets_their_number(
     assert "dropped events: the handler is too slow handler=on a" in caplog.text
 
 
-@in_loop
+@async_test
 async def test_queued_events_are_bounded_in_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(handler_queue, "MAX_BYTES", 2000)
     app, seen = App(), Seen()
@@ -127,7 +128,7 @@ async def test_queued_events_are_bounded_in_bytes(monkeypatch: pytest.MonkeyPatc
     assert [(str(event.data)[0], event.missed) for event in await seen.until(2)] == [("x", 0), ("z", 1)]
 
 
-@in_loop
+@async_test
 async def test_failing_handler_gets_the_next_event(caplog: pytest.LogCaptureFixture) -> None:
     app, seen = App(), Seen()
     errors = [ValueError("bad"), SystemExit(1), asyncio.CancelledError()]
@@ -150,7 +151,7 @@ async def test_failing_handler_gets_the_next_event(caplog: pytest.LogCaptureFixt
     ]
 
 
-@in_loop
+@async_test
 async def test_event_has_attachments() -> None:
     app, seen = App(), Seen()
     got: list[object] = []
@@ -173,7 +174,7 @@ async def test_event_has_attachments() -> None:
     assert await Event("a").attachments() == []
 
 
-@in_loop
+@async_test
 async def test_close_drops_queued_events() -> None:
     app, seen = App(), Seen()
 
@@ -192,7 +193,7 @@ async def test_close_drops_queued_events() -> None:
     assert stage.dispatcher._budget.used == 0
 
 
-@in_loop
+@async_test
 async def test_closed_topic_is_logged(caplog: pytest.LogCaptureFixture) -> None:
     app = App()
     app.on("a.b")(print)

@@ -11,10 +11,11 @@ from fiveways.app.context import Context
 from fiveways.errors import Reason
 from fiveways.model.messages import Failure, HubMessage, Result
 from fiveways.wire.payload import Value
-from tests.unit.app.dispatcher_harness import Stage, failure_of, in_loop, make_call
+from tests.support.running import async_test
+from tests.unit.app.dispatcher_harness import Stage, failure_of, make_call
 
 
-@in_loop
+@async_test
 async def test_close_fails_and_cancels_open_calls() -> None:
     app, begun, ended = App(), asyncio.Event(), []
 
@@ -50,7 +51,7 @@ async def test_close_fails_and_cancels_open_calls() -> None:
     assert failure_of(stage.sent[-1]) == (Reason.UNAVAILABLE, "the application is closing")
 
 
-@in_loop
+@async_test
 async def test_close_waits_only_for_the_grace_period(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -75,7 +76,7 @@ async def test_close_waits_only_for_the_grace_period(
     await stage.idle()
 
 
-@in_loop
+@async_test
 async def test_method_may_close_its_own_application() -> None:
     app = App()
     stage = Stage(app)
@@ -89,7 +90,7 @@ async def test_method_may_close_its_own_application() -> None:
     assert failure_of(stage.sent[0])[0] is Reason.LOST
 
 
-@in_loop
+@async_test
 async def test_hooks_run_in_order_and_startup_errors_are_raised() -> None:
     app = App()
     order: list[str] = []

@@ -13,7 +13,8 @@ from fiveways.errors import Reason
 from fiveways.model.messages import Attachment, Call, Cancel, Failure, HubMessage, Part, Result
 from fiveways.wire.limits import Limits
 from fiveways.wire.payload import NULL, Json, Payload, Value
-from tests.unit.app.dispatcher_harness import Stage, failure_of, in_loop, make_call, value_of
+from tests.support.running import async_test
+from tests.unit.app.dispatcher_harness import Stage, failure_of, make_call, value_of
 
 
 def make_part(value: object, *, last: bool = False) -> Part:
@@ -43,7 +44,7 @@ def parts(values: Sequence[object], call_id: str = "1") -> list[HubMessage]:
 
 
 @pytest.mark.parametrize("to", [0, 1, 100])
-@in_loop
+@async_test
 async def test_async_generator_sends_parts(to: int) -> None:
     stage = Stage(counting())
     assert await stage.call_all("count", str(to)) == parts(range(to))
@@ -51,7 +52,7 @@ async def test_async_generator_sends_parts(to: int) -> None:
     assert [offer.kind for offer in stage.dispatcher.registrations()] == ["server"]
 
 
-@in_loop
+@async_test
 async def test_parts_are_collected_for_a_caller_without_streams() -> None:
     stage = Stage(counting(), always_stream=False, limits=Limits(max_stream=3))
     assert await stage.call("count", "3") == Result("1", Json(b"[0,1,2]"))
@@ -64,7 +65,7 @@ async def test_parts_are_collected_for_a_caller_without_streams() -> None:
 
 
 @pytest.mark.parametrize("in_parts", [True, False])
-@in_loop
+@async_test
 async def test_parts_have_attachments(*, in_parts: bool) -> None:
     app = App()
 
@@ -83,7 +84,7 @@ async def test_parts_have_attachments(*, in_parts: bool) -> None:
     assert attached == [Attachment(names[0], b"one"), Attachment(names[1], b"two")]
 
 
-@in_loop
+@async_test
 async def test_exception_in_a_stream_ends_it_with_a_failure() -> None:
     app = App()
 
@@ -103,7 +104,7 @@ async def test_exception_in_a_stream_ends_it_with_a_failure() -> None:
     assert failure_of(await stage.call("some", "[1,2]"))[0] is Reason.BAD_ARGUMENTS
 
 
-@in_loop
+@async_test
 async def test_cancelled_stream_is_closed_without_further_parts() -> None:
     app, closed = App(), asyncio.Event()
 
@@ -139,7 +140,7 @@ async def test_cancelled_stream_is_closed_without_further_parts() -> None:
     assert stage.sent == []
 
 
-@in_loop
+@async_test
 async def test_endless_stream_lets_other_tasks_run() -> None:
     app = counting()
     stage = Stage(app)
@@ -184,7 +185,7 @@ def adding() -> App:
 @pytest.mark.parametrize(
     "rest", [[make_part(2), make_part(3, last=True)], [make_part(5), LAST], [make_part(2), make_part(3), LAST]]
 )
-@in_loop
+@async_test
 async def test_streamed_request_is_read_element_by_element_or_as_one_list(method: str, rest: list[HubMessage]) -> None:
     stage = Stage(adding())
     stage.receive(make_call(method, "1", more=True))
@@ -201,7 +202,7 @@ async def test_streamed_request_is_read_element_by_element_or_as_one_list(method
 @pytest.mark.parametrize(
     ("body", "numbers"), [("[1,2]", [1, 2]), ("[]", []), ("3", [3]), (NULL, []), (Value((4,)), [4])]
 )
-@in_loop
+@async_test
 async def test_method_that_reads_a_stream_accepts_an_array(body: str | Payload, numbers: list[int]) -> None:
     stage = Stage(adding())
     assert value_of(await stage.call("total", body)) == sum(numbers)
@@ -209,7 +210,7 @@ async def test_method_that_reads_a_stream_accepts_an_array(body: str | Payload, 
     assert await stage.call_all("doubled", body) == parts([2 * number for number in numbers])
 
 
-@in_loop
+@async_test
 async def test_request_and_response_stream_concurrently() -> None:
     stage = Stage(adding())
     stage.receive(make_call("doubled", "1", more=True, stream=True))
@@ -220,7 +221,7 @@ async def test_request_and_response_stream_concurrently() -> None:
     assert await stage.responses(1) == parts([2, 4])
 
 
-@in_loop
+@async_test
 async def test_invalid_element_fails_a_running_method() -> None:
     stage = Stage(adding())
     stage.receive(make_call("total", "1", more=True), make_part("x"))
@@ -232,7 +233,7 @@ async def test_invalid_element_fails_a_running_method() -> None:
     assert failure_of(stage.sent[1]) == (Reason.RAISED, sentence)
 
 
-@in_loop
+@async_test
 async def test_invalid_element_refuses_a_call_that_has_not_started() -> None:
     stage = Stage(adding())
     stage.receive(make_call("listed", "1", more=True), make_part("x", last=True))
@@ -242,7 +243,7 @@ async def test_invalid_element_refuses_a_call_that_has_not_started() -> None:
     assert stage.dispatcher.open_calls() == stage.dispatcher._budget.used == 0
 
 
-@in_loop
+@async_test
 async def test_method_removed_during_a_streamed_request_still_runs() -> None:
     app = adding()
     stage = Stage(app)
@@ -252,7 +253,7 @@ async def test_method_removed_during_a_streamed_request_still_runs() -> None:
     assert await stage.responses(1) == [Result("1", Value(3))]
 
 
-@in_loop
+@async_test
 async def test_collected_request_keeps_its_attachments() -> None:
     stage = Stage(adding())
     stage.receive(
@@ -263,7 +264,7 @@ async def test_collected_request_keeps_its_attachments() -> None:
     await stage.dispatcher.close()
 
 
-@in_loop
+@async_test
 async def test_streamed_request_cancelled_before_its_end_is_released() -> None:
     stage = Stage(adding())
     stage.receive(make_call("listed", "1", more=True), make_part(2), Cancel("1"), make_part(3, last=True))
@@ -275,7 +276,7 @@ async def test_streamed_request_cancelled_before_its_end_is_released() -> None:
     assert stage.dispatcher.open_calls() == stage.dispatcher._budget.used == 0
 
 
-@in_loop
+@async_test
 async def test_unfinished_streamed_request_ends_with_the_application() -> None:
     stage = Stage(adding())
     stage.receive(make_call("listed", "1", more=True), make_call("total", "1", id="2", more=True))
@@ -284,7 +285,7 @@ async def test_unfinished_streamed_request_ends_with_the_application() -> None:
     assert stage.dispatcher._budget.used == 0
 
 
-@in_loop
+@async_test
 async def test_unread_elements_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(request_elements, "MAX_BUFFERED", 10_000)
     app, go = adding(), asyncio.Event()
@@ -306,7 +307,7 @@ async def test_unread_elements_are_bounded(monkeypatch: pytest.MonkeyPatch) -> N
     assert stage.dispatcher._budget.used == 0
 
 
-@in_loop
+@async_test
 async def test_collected_request_has_a_bounded_number_of_elements() -> None:
     stage = Stage(adding(), limits=Limits(max_stream=2))
     stage.receive(make_call("listed", "1", more=True), make_part(1, last=True))
@@ -316,7 +317,7 @@ async def test_collected_request_has_a_bounded_number_of_elements() -> None:
     assert failure_of(stage.sent[1])[0] is Reason.TOO_LARGE
 
 
-@in_loop
+@async_test
 async def test_streamed_requests_share_one_budget() -> None:
     stage = Stage(adding())
     stage.dispatcher._budget.limit = 1500
@@ -327,7 +328,7 @@ async def test_streamed_requests_share_one_budget() -> None:
     assert stage.dispatcher._budget.used == 0
 
 
-@in_loop
+@async_test
 async def test_parts_without_a_streamed_request_are_ignored() -> None:
     app, go = App(), asyncio.Event()
 
@@ -343,7 +344,7 @@ async def test_parts_without_a_streamed_request_are_ignored() -> None:
 
 
 @pytest.mark.parametrize("large", ["x" * 300_000, Reply(1, [b"x" * 300_000])])
-@in_loop
+@async_test
 async def test_large_parts_let_other_tasks_run(large: object) -> None:
     app, turns = App(), 0
 

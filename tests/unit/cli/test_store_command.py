@@ -8,14 +8,14 @@ import pytest
 from fiveways.cli.root import main
 from fiveways.model.store_changes import PutJob, PutPeer, PutRetained
 from tests.support.damage_cases import sql
-from tests.support.store_helpers import keep
+from tests.support.store_helpers import write_and_close
 
 
 @pytest.fixture
 def store(tmp_path: Path) -> Path:
     path = tmp_path / "hub.db"
     jobs = [PutJob("jobs", number, b"1", 0) for number in (1, 2)]
-    asyncio.run(keep(path, PutPeer("p", "ann", 1.0), *jobs, PutRetained('["t"]', b"1", 1)))
+    asyncio.run(write_and_close(path, PutPeer("p", "ann", 1.0), *jobs, PutRetained('["t"]', b"1", 1)))
     return path
 
 

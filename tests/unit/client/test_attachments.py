@@ -10,13 +10,14 @@ from fiveways.errors import CallFailed, NotExecuted, Reason
 from fiveways.model.messages import Attachment, Call, Result
 from fiveways.wire.limits import Limits
 from fiveways.wire.payload import Value
-from tests.support.scripted_hub import PROTOCOLS, ScriptedHub, echoing, passes, waiting
+from tests.support.running import async_test, loop_iterations
+from tests.support.scripted_hub import PROTOCOLS, ScriptedHub, echoing
 
 every_protocol = pytest.mark.parametrize("protocol", PROTOCOLS)
 
 
 @every_protocol
-@waiting
+@async_test
 async def test_call_and_result_have_attachments(protocol: str, tmp_path: Path) -> None:
     hub = ScriptedHub(protocol)
     path = tmp_path / "file"
@@ -32,7 +33,7 @@ async def test_call_and_result_have_attachments(protocol: str, tmp_path: Path) -
 
 
 @every_protocol
-@waiting
+@async_test
 async def test_attachments_of_a_plain_call_are_dropped(protocol: str) -> None:
     hub = ScriptedHub(protocol)
     async with hub.client() as (peer, session):
@@ -45,7 +46,7 @@ async def test_attachments_of_a_plain_call_are_dropped(protocol: str) -> None:
 
 
 @every_protocol
-@waiting
+@async_test
 async def test_failed_attachment_fails_the_reply_with_the_result_as_data(protocol: str) -> None:
     hub = ScriptedHub(protocol)
     async with hub.client() as (peer, session):
@@ -57,20 +58,20 @@ async def test_failed_attachment_fails_the_reply_with_the_result_as_data(protoco
         assert caught.value.data == 1
 
 
-@waiting
+@async_test
 async def test_lost_link_fails_incomplete_attachments() -> None:
     hub = ScriptedHub("umq")
     async with hub.client(reconnect=False) as (peer, session):
         task = asyncio.create_task(peer.call_reply("photo.get"))
         call = await session.next(Call)
         session.say(Result(call.id, Value(1), ("a",)))
-        await passes()
+        await loop_iterations()
         session.drop()
         with pytest.raises(CallFailed, match="connection was lost"):
             await task
 
 
-@waiting
+@async_test
 async def test_invalid_attachment_raises_before_anything_is_sent(tmp_path: Path) -> None:
     async with ScriptedHub("lrpm-json").client() as (peer, session):
         with pytest.raises(TypeError, match="pathlib"):
@@ -84,7 +85,7 @@ async def test_invalid_attachment_raises_before_anything_is_sent(tmp_path: Path)
         assert session.heard.empty()
 
 
-@waiting
+@async_test
 async def test_attachment_that_does_not_arrive_times_out() -> None:
     hub = ScriptedHub("umq")
     async with hub.client(limits=Limits(attachment_timeout=0.01)) as (peer, session):

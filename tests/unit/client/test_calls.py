@@ -22,7 +22,8 @@ from fiveways.errors import (
 from fiveways.model.messages import Call, Cancel, Failure, Goodbye, Progress, Publish, Result
 from fiveways.wire.limits import Limits
 from fiveways.wire.payload import Json, Text, Value
-from tests.support.scripted_hub import PROTOCOLS, ScriptedHub, echoing, granting, passes, waiting
+from tests.support.running import async_test, loop_iterations
+from tests.support.scripted_hub import PROTOCOLS, ScriptedHub, echoing, granting
 
 every_protocol = pytest.mark.parametrize("protocol", PROTOCOLS)
 KINDS: dict[Reason, type[CallError]] = {
@@ -34,7 +35,7 @@ KINDS: dict[Reason, type[CallError]] = {
 
 
 @every_protocol
-@waiting
+@async_test
 async def test_call_returns_the_echoed_value(protocol: str) -> None:
     hub = ScriptedHub(protocol)
     hub.answer = echoing
@@ -44,7 +45,7 @@ async def test_call_returns_the_echoed_value(protocol: str) -> None:
 
 
 @every_protocol
-@waiting
+@async_test
 async def test_hub_gets_the_method_in_the_users_spelling(protocol: str) -> None:
     hub = ScriptedHub(protocol)
     async with hub.client() as (peer, session):
@@ -59,7 +60,7 @@ async def test_hub_gets_the_method_in_the_users_spelling(protocol: str) -> None:
 
 @every_protocol
 @pytest.mark.parametrize("reason", Reason)
-@waiting
+@async_test
 async def test_each_failure_reason_raises_its_exception(protocol: str, reason: Reason) -> None:
     hub = ScriptedHub(protocol)
     async with hub.client() as (peer, session):
@@ -75,7 +76,7 @@ async def test_each_failure_reason_raises_its_exception(protocol: str, reason: R
             assert reason.execution is Execution.NO
 
 
-@waiting
+@async_test
 async def test_exception_has_the_fields_of_the_failure() -> None:
     hub = ScriptedHub("lrpm-json")
     async with hub.client() as (peer, session):
@@ -95,7 +96,7 @@ async def test_exception_has_the_fields_of_the_failure() -> None:
 
 @every_protocol
 @pytest.mark.parametrize(("reported", "expected"), [("", "slow did not answer within 20 s"), ("too late", "too late")])
-@waiting
+@async_test
 async def test_timeout_reported_by_the_hub_has_a_text(protocol: str, reported: str, expected: str) -> None:
     hub = ScriptedHub(protocol)
     async with hub.client(timeout=20.0) as (peer, session):
@@ -106,7 +107,7 @@ async def test_timeout_reported_by_the_hub_has_a_text(protocol: str, reported: s
                 await task
 
 
-@waiting
+@async_test
 async def test_request_without_a_response_times_out() -> None:
     hub = ScriptedHub()
     async with hub.client() as (peer, _):
@@ -114,7 +115,7 @@ async def test_request_without_a_response_times_out() -> None:
             await peer.publish("news", timeout=0.01)
 
 
-@waiting
+@async_test
 async def test_timeout_must_be_positive() -> None:
     hub = ScriptedHub()
     async with hub.client() as (peer, _):
@@ -124,7 +125,7 @@ async def test_timeout_must_be_positive() -> None:
 
 
 @every_protocol
-@waiting
+@async_test
 async def test_call_without_a_response_times_out_and_is_cancelled_at_the_hub(protocol: str) -> None:
     hub = ScriptedHub(protocol)
     async with hub.client() as (peer, session):
@@ -144,7 +145,7 @@ async def test_call_without_a_response_times_out_and_is_cancelled_at_the_hub(pro
         assert await follow_up == "in time"
 
 
-@waiting
+@async_test
 async def test_timeout_is_sent_unless_it_is_the_default_of_the_hub() -> None:
     hub = ScriptedHub("lrpm-json")
     async with hub.client(timeout=5.0) as (peer, session):
@@ -164,7 +165,7 @@ async def test_timeout_is_sent_unless_it_is_the_default_of_the_hub() -> None:
 
 
 @every_protocol
-@waiting
+@async_test
 async def test_cancelled_task_cancels_the_call_at_the_hub(protocol: str) -> None:
     hub = ScriptedHub(protocol)
     async with hub.client() as (peer, session):
@@ -176,12 +177,12 @@ async def test_cancelled_task_cancels_the_call_at_the_hub(protocol: str) -> None
         if hub.spec.forwards_cancel:
             assert (await session.next(Cancel)).id == call.id
         session.say(Failure(call.id, Reason.CANCELLED))
-        await passes()
+        await loop_iterations()
         assert session.heard.empty()
 
 
 @every_protocol
-@waiting
+@async_test
 async def test_lost_link_distinguishes_sent_from_unsent_calls(protocol: str) -> None:
     hub = ScriptedHub(protocol)
     async with hub.client(reconnect=False) as (peer, session):
@@ -197,7 +198,7 @@ async def test_lost_link_distinguishes_sent_from_unsent_calls(protocol: str) -> 
             await peer.call("math.add")
 
 
-@waiting
+@async_test
 async def test_unsent_call_raises_not_executed() -> None:
     async with ScriptedHub().client(reconnect=False) as (peer, _):
         ours = peer._core.reconnector.session
@@ -209,7 +210,7 @@ async def test_unsent_call_raises_not_executed() -> None:
         assert caught.value.reason is Reason.UNAVAILABLE
 
 
-@waiting
+@async_test
 async def test_calls_above_the_limit_are_refused_as_overloaded() -> None:
     hub = ScriptedHub()
     async with hub.client(limits=Limits(max_pending=2)) as (peer, session):
@@ -224,7 +225,7 @@ async def test_calls_above_the_limit_are_refused_as_overloaded() -> None:
         await asyncio.gather(*tasks[:2])
 
 
-@waiting
+@async_test
 async def test_call_with_an_invalid_name_is_not_sent() -> None:
     async with ScriptedHub().client() as (peer, session):
         with pytest.raises(NotExecuted) as caught:
@@ -240,7 +241,7 @@ class Point:
 
 
 @every_protocol
-@waiting
+@async_test
 async def test_dates_and_dataclasses_are_sent_as_builtin_types(protocol: str) -> None:
     hub = ScriptedHub(protocol)
     hub.answer = echoing
@@ -260,7 +261,7 @@ class Job:
 
 
 @every_protocol
-@waiting
+@async_test
 async def test_decoded_dataclass_is_sent_with_its_defaults(protocol: str) -> None:
     hub = ScriptedHub(protocol)
     hub.answer = echoing
@@ -272,7 +273,7 @@ async def test_decoded_dataclass_is_sent_with_its_defaults(protocol: str) -> Non
         }
 
 
-@waiting
+@async_test
 async def test_result_that_cannot_be_decoded_raises_call_failed() -> None:
     hub = ScriptedHub("lrpm-json")
     async with hub.client() as (peer, session):
@@ -282,7 +283,7 @@ async def test_result_that_cannot_be_decoded_raises_call_failed() -> None:
             await task
 
 
-@waiting
+@async_test
 async def test_progress_callback_gets_notes(caplog: pytest.LogCaptureFixture) -> None:
     notes: list[tuple[object, str]] = []
 
@@ -305,7 +306,7 @@ async def test_progress_callback_gets_notes(caplog: pytest.LogCaptureFixture) ->
 
 
 @every_protocol
-@waiting
+@async_test
 async def test_full_link_blocks_callers(protocol: str) -> None:
     hub = ScriptedHub(protocol)
     hub.answer = echoing
@@ -313,9 +314,9 @@ async def test_full_link_blocks_callers(protocol: str) -> None:
     async with hub.client() as (peer, session):
         session.link.pause_reading()
         first = [asyncio.create_task(peer.call("hub.echo", "x" * 600)) for _ in range(2)]
-        await passes()
+        await loop_iterations()
         more = [asyncio.create_task(peer.call("hub.echo", "y" * 600)) for _ in range(50)]
-        await passes()
+        await loop_iterations()
         full = peer._core.reconnector.session
         assert full is not None
         assert full.is_full
@@ -324,14 +325,14 @@ async def test_full_link_blocks_callers(protocol: str) -> None:
         assert await asyncio.gather(*first, *more) == ["x" * 600] * 2 + ["y" * 600] * 50
 
 
-@waiting
+@async_test
 async def test_call_that_times_out_on_a_full_link_raises_not_executed() -> None:
     hub = ScriptedHub()
     hub.high_water = 100
     async with hub.client() as (peer, session):
         session.link.pause_reading()
         stuck = asyncio.create_task(peer.call("hub.echo", "x" * 600))
-        await passes()
+        await loop_iterations()
         with pytest.raises(NotExecuted) as caught:
             await peer.call("hub.echo", timeout=0.01)
         assert caught.value.reason is Reason.UNAVAILABLE
@@ -339,7 +340,7 @@ async def test_call_that_times_out_on_a_full_link_raises_not_executed() -> None:
         session.link.resume_reading()
 
 
-@waiting
+@async_test
 async def test_close_fails_open_calls() -> None:
     hub = ScriptedHub()
     async with hub.client() as (peer, session):
@@ -353,7 +354,7 @@ async def test_close_fails_open_calls() -> None:
             await peer.call("slow")
 
 
-@waiting
+@async_test
 async def test_umq_texts_are_decoded() -> None:
     async with ScriptedHub("umq").client() as (peer, session):
         task = asyncio.create_task(peer.call("motd"))
@@ -361,7 +362,7 @@ async def test_umq_texts_are_decoded() -> None:
         assert await task == "hello, world"
 
 
-@waiting
+@async_test
 async def test_abandoned_request_is_cancelled() -> None:
     async with ScriptedHub().client() as (peer, session):
         task = asyncio.create_task(peer.publish("news", 1))
@@ -372,7 +373,7 @@ async def test_abandoned_request_is_cancelled() -> None:
         assert (await session.next(Cancel)).id == published.id
 
 
-@waiting
+@async_test
 async def test_publication_that_cannot_be_encoded_raises_not_executed() -> None:
     async with ScriptedHub().client() as (peer, session):
         with pytest.raises(NotExecuted) as caught:
@@ -381,7 +382,7 @@ async def test_publication_that_cannot_be_encoded_raises_not_executed() -> None:
         assert session.heard.empty()
 
 
-@waiting
+@async_test
 async def test_unread_responses_above_the_limit_end_the_connection() -> None:
     async def photo() -> str:
         return "x" * 10_000

@@ -13,7 +13,8 @@ from fiveways.client.urls import BadUrl, parse
 from fiveways.errors import ConnectionLost, Refused
 from fiveways.model.messages import Challenge, Goodbye, Hello, HubMessage, Proof, Welcome
 from fiveways.wire.payload import Value
-from tests.support.scripted_hub import PROTOCOLS, ScriptedHub, ScriptedSession, waiting
+from tests.support.running import async_test
+from tests.support.scripted_hub import PROTOCOLS, ScriptedHub, ScriptedSession
 
 ALICE: dict[str, Any] = {"identity": "alice", "secret": "s3cret"}
 TOKEN: dict[str, Any] = {"token": "t0ken"}
@@ -26,7 +27,7 @@ def silent(_: ScriptedSession, __: HubMessage) -> bool:
 
 @every_protocol
 @pytest.mark.parametrize("token", ["", "wdjqdh423", "12345", '{"a":1}', "žluť"])
-@waiting
+@async_test
 async def test_token_is_sent_in_the_hello(protocol: str, token: str) -> None:
     hub = ScriptedHub(protocol)
     hub.answer = silent
@@ -46,7 +47,7 @@ async def test_token_is_sent_in_the_hello(protocol: str, token: str) -> None:
 
 
 @pytest.mark.parametrize("protocol", ["lrpm-json", "lrpm-cbor"])
-@waiting
+@async_test
 async def test_proof_does_not_contain_the_secret(protocol: str) -> None:
     hub = ScriptedHub(protocol)
     hub.answer = silent
@@ -63,7 +64,7 @@ async def test_proof_does_not_contain_the_secret(protocol: str) -> None:
 
 
 @pytest.mark.parametrize("body", [None, {"nonce": "x"}, {"nonce": 5, "method": "hmac-sha256"}, {"method": "rot13"}])
-@waiting
+@async_test
 async def test_unknown_challenge_ends_the_connection(body: object) -> None:
     hub = ScriptedHub()
     hub.answer = silent
@@ -76,7 +77,7 @@ async def test_unknown_challenge_ends_the_connection(body: object) -> None:
     await session.next(Goodbye)
 
 
-@waiting
+@async_test
 async def test_challenge_without_a_secret_raises_refused() -> None:
     hub = ScriptedHub()
     hub.answer = silent
@@ -89,7 +90,7 @@ async def test_challenge_without_a_secret_raises_refused() -> None:
 
 
 @every_protocol
-@waiting
+@async_test
 async def test_refused_login_is_not_retried(protocol: str) -> None:
     hub = ScriptedHub(protocol)
     hub.answer = silent
@@ -105,7 +106,7 @@ async def test_refused_login_is_not_retried(protocol: str) -> None:
 
 
 @every_protocol
-@waiting
+@async_test
 async def test_refusal_has_the_text_of_the_hub(protocol: str) -> None:
     hub = ScriptedHub(protocol)
     hub.answer = silent
@@ -120,7 +121,7 @@ async def test_refusal_has_the_text_of_the_hub(protocol: str) -> None:
         assert "t0ken" not in str(caught.value)
 
 
-@waiting
+@async_test
 async def test_error_of_an_unreachable_hub_has_its_url() -> None:
     hub = ScriptedHub()
     hub.is_up = False
@@ -128,7 +129,7 @@ async def test_error_of_an_unreachable_hub_has_its_url() -> None:
         await hub.connecting()
 
 
-@waiting
+@async_test
 async def test_silent_hub_times_out() -> None:
     hub = ScriptedHub()
     hub.answer = silent
@@ -138,7 +139,7 @@ async def test_silent_hub_times_out() -> None:
     await session.is_over.wait()
 
 
-@waiting
+@async_test
 async def test_cancelled_connect_closes_the_link() -> None:
     hub = ScriptedHub()
     hub.answer = silent

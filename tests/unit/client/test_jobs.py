@@ -8,7 +8,8 @@ from fiveways.errors import CallFailed, CallTimeout, ConnectionLost, NotExecuted
 from fiveways.model.messages import Attachment, Call, Failure, Result
 from fiveways.wire.limits import Limits
 from fiveways.wire.payload import Json, Value
-from tests.support.scripted_hub import PROTOCOLS, ScriptedHub, ScriptedSession, passes, waiting
+from tests.support.running import async_test, loop_iterations
+from tests.support.scripted_hub import PROTOCOLS, ScriptedHub, ScriptedSession
 
 every_protocol = pytest.mark.parametrize("protocol", PROTOCOLS)
 
@@ -25,7 +26,7 @@ async def next_pull(session: ScriptedSession) -> str:
 
 
 @every_protocol
-@waiting
+@async_test
 async def test_job_is_done_at_the_end_of_the_block(protocol: str) -> None:
     async with ScriptedHub(protocol).client() as (peer, session):
 
@@ -42,7 +43,7 @@ async def test_job_is_done_at_the_end_of_the_block(protocol: str) -> None:
 
 
 @every_protocol
-@waiting
+@async_test
 async def test_exception_in_the_block_fails_the_job(protocol: str) -> None:
     async with ScriptedHub(protocol).client() as (peer, session):
 
@@ -57,7 +58,7 @@ async def test_exception_in_the_block_fails_the_job(protocol: str) -> None:
             await task
 
 
-@waiting
+@async_test
 async def test_pull_timeout_raises_and_declines_later_jobs() -> None:
     async with ScriptedHub().client() as (peer, session):
         task = asyncio.ensure_future(peer.pull("work", timeout=0.02)._pull())
@@ -68,7 +69,7 @@ async def test_pull_timeout_raises_and_declines_later_jobs() -> None:
         assert (await session.next(Failure)).id == "1"
 
 
-@waiting
+@async_test
 async def test_pull_survives_a_lost_connection_and_a_job_does_not() -> None:
     hub = ScriptedHub()
     async with hub.client() as (peer, session):
@@ -85,7 +86,7 @@ async def test_pull_survives_a_lost_connection_and_a_job_does_not() -> None:
         await job.done()  # it was sent before, without effect
 
 
-@waiting
+@async_test
 async def test_push_returns_the_number_of_waiting_jobs() -> None:
     async with ScriptedHub().client() as (peer, session):
         task = asyncio.create_task(peer.push("work", {"n": 1}))
@@ -95,7 +96,7 @@ async def test_push_returns_the_number_of_waiting_jobs() -> None:
         assert await task == 3
 
 
-@waiting
+@async_test
 async def test_job_that_cannot_be_decoded_is_declined_and_raises() -> None:
     async with ScriptedHub("lrpm-json").client() as (peer, session):
         task = asyncio.ensure_future(peer.pull("work")._pull())
@@ -105,7 +106,7 @@ async def test_job_that_cannot_be_decoded_is_declined_and_raises() -> None:
             await task
 
 
-@waiting
+@async_test
 async def test_only_the_first_response_to_a_job_is_sent() -> None:
     async with ScriptedHub().client() as (peer, session):
         task = asyncio.ensure_future(peer.pull("work")._pull())
@@ -116,11 +117,11 @@ async def test_only_the_first_response_to_a_job_is_sent() -> None:
         answer = await session.next(Result)
         assert answer.body is not None
         assert answer.body.value() == "finished"
-        await passes()
+        await loop_iterations()
         assert session.heard.empty()
 
 
-@waiting
+@async_test
 async def test_waiting_pulls_are_bounded() -> None:
     async with ScriptedHub().client(limits=Limits(max_pending=1)) as (peer, session):
         task = asyncio.ensure_future(peer.pull("work")._pull())
@@ -131,7 +132,7 @@ async def test_waiting_pulls_are_bounded() -> None:
         task.cancel()
 
 
-@waiting
+@async_test
 async def test_unexpected_result_of_push_is_zero() -> None:
     async with ScriptedHub().client() as (peer, session):
         task = asyncio.create_task(peer.push("work"))

@@ -8,7 +8,7 @@ from fiveways.client.link_writer import FRAGMENT_SIZE, LinkWriter
 from fiveways.transports import memory
 from fiveways.wire.blob import Blob
 from fiveways.wire.packet import Packet
-from tests.support.scripted_hub import waiting
+from tests.support.running import async_test
 
 
 class Reader:
@@ -51,7 +51,7 @@ class Sender(Reader):
         self.writer.resume()
 
 
-@waiting
+@async_test
 async def test_large_attachment_is_written_in_fragments_and_in_order() -> None:
     ours, theirs = memory.link_pair(high_water=FRAGMENT_SIZE)
     sender, reader = Sender(ours), Reader(theirs)
@@ -66,7 +66,7 @@ async def test_large_attachment_is_written_in_fragments_and_in_order() -> None:
     assert not sender.writer.pending
 
 
-@waiting
+@async_test
 async def test_file_is_read_during_transmission(tmp_path: Path) -> None:
     ours, theirs = memory.link_pair(high_water=FRAGMENT_SIZE)
     sender, reader = Sender(ours), Reader(theirs)
@@ -80,7 +80,7 @@ async def test_file_is_read_during_transmission(tmp_path: Path) -> None:
     assert whole.endswith(b"xend")
 
 
-@waiting
+@async_test
 async def test_file_truncated_during_transmission_aborts_the_link(tmp_path: Path) -> None:
     ours, theirs = memory.link_pair(high_water=FRAGMENT_SIZE)
     sender, reader = Sender(ours), Reader(theirs)

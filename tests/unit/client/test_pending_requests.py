@@ -7,7 +7,7 @@ import pytest
 
 from fiveways.client.pending_requests import PendingRequest, PendingRequests
 from fiveways.errors import NotExecuted
-from tests.support.scripted_hub import waiting
+from tests.support.running import async_test
 
 
 class Late:
@@ -32,7 +32,7 @@ class Late:
         return self.names
 
 
-@waiting
+@async_test
 async def test_each_request_expires_at_its_deadline() -> None:
     late = Late()
     requests = PendingRequests(count(1), 10, late, default_timeout=0.03)
@@ -43,7 +43,7 @@ async def test_each_request_expires_at_its_deadline() -> None:
     assert len(requests) == 0
 
 
-@waiting
+@async_test
 async def test_closed_request_does_not_expire() -> None:
     late = Late()
     requests = PendingRequests(count(1), 10, late, default_timeout=0.01)
@@ -56,7 +56,7 @@ async def test_closed_request_does_not_expire() -> None:
     assert await late.all(1) == [second.id]
 
 
-@waiting
+@async_test
 async def test_request_above_the_limit_is_refused_as_overloaded() -> None:
     requests = PendingRequests(count(1), 2, Late(), default_timeout=9.0)
     pending = [requests.open(9.0, 0.0) for _ in range(2)]
@@ -67,7 +67,7 @@ async def test_request_above_the_limit_is_refused_as_overloaded() -> None:
     assert len(requests.close_all()) == 2
 
 
-@waiting
+@async_test
 async def test_groups_of_many_timeouts_are_released() -> None:
     requests = PendingRequests(count(1), 10, Late(), default_timeout=9.0)
     for number in range(1000):
@@ -79,7 +79,7 @@ async def test_groups_of_many_timeouts_are_released() -> None:
     assert not requests._timeout_groups
 
 
-@waiting
+@async_test
 async def test_timer_is_rearmed_for_the_next_deadline() -> None:
     late = Late()
     requests = PendingRequests(count(1), 10, late, default_timeout=0.01)

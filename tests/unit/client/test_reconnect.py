@@ -18,22 +18,21 @@ from fiveways.model.messages import (
 )
 from fiveways.wire.packet import Packet
 from fiveways.wire.payload import Value
+from tests.support.running import async_test, loop_iterations
 from tests.support.scripted_hub import (
     PROTOCOLS,
     ScriptedHub,
     ScriptedSession,
-    asked,
     echoing,
     granting,
-    passes,
-    until,
-    waiting,
+    next_messages,
+    wait_for_state,
 )
 
 every_protocol = pytest.mark.parametrize("protocol", PROTOCOLS)
 
 
-@waiting
+@async_test
 async def test_states_report_loss_reconnect_and_close(caplog: pytest.LogCaptureFixture) -> None:
     hub = ScriptedHub()
     hub.answer = echoing
@@ -46,7 +45,7 @@ async def test_states_report_loss_reconnect_and_close(caplog: pytest.LogCaptureF
             follower = asyncio.create_task(follow(peer))
             assert peer.state is ConnectionState.CONNECTED
             session.drop()
-            await until(peer, ConnectionState.RECONNECTED)
+            await wait_for_state(peer, ConnectionState.RECONNECTED)
             assert await peer.call("hub.echo", 1) == 1
         assert await follower == [
             ConnectionState.CONNECTED,
@@ -60,20 +59,20 @@ async def test_states_report_loss_reconnect_and_close(caplog: pytest.LogCaptureF
 
 
 @every_protocol
-@waiting
+@async_test
 async def test_calls_and_publications_wait_for_a_reconnect(protocol: str) -> None:
     hub = ScriptedHub(protocol)
     hub.answer = granting
     async with hub.client() as (peer, session):
         hub.is_up = False
         session.drop()
-        await until(peer, ConnectionState.RECONNECTING)
+        await wait_for_state(peer, ConnectionState.RECONNECTING)
         call = asyncio.create_task(peer.call("hub.echo", 7))
         publication = asyncio.create_task(peer.publish("news", 8))
-        await passes()
+        await loop_iterations()
         hub.is_up = True
         again = await hub.sessions.get()
-        first, second = sorted(await asked(again, 2), key=lambda message: type(message).__name__)
+        first, second = sorted(await next_messages(again, 2), key=lambda message: type(message).__name__)
         assert isinstance(first, Call)
         again.say(Result(first.id, first.body))
         assert isinstance(second, Publish)
@@ -81,13 +80,13 @@ async def test_calls_and_publications_wait_for_a_reconnect(protocol: str) -> Non
         await publication
 
 
-@waiting
+@async_test
 async def test_call_that_times_out_without_a_connection_raises_not_executed() -> None:
     hub = ScriptedHub()
     async with hub.client() as (peer, session):
         hub.is_up = False
         session.drop()
-        await until(peer, ConnectionState.RECONNECTING)
+        await wait_for_state(peer, ConnectionState.RECONNECTING)
         for request in (peer.call("math.add", timeout=0.01), peer.publish("news", timeout=0.01)):
             with pytest.raises(NotExecuted, match="no connection") as caught:
                 await request
@@ -95,13 +94,13 @@ async def test_call_that_times_out_without_a_connection_raises_not_executed() ->
     assert hub.attempts > 1
 
 
-@waiting
+@async_test
 async def test_requests_that_wait_for_a_connection_are_bounded() -> None:
     hub = ScriptedHub()
     async with hub.client(limits=hub.limits.__class__(max_pending=3)) as (peer, session):
         hub.is_up = False
         session.drop()
-        await until(peer, ConnectionState.RECONNECTING)
+        await wait_for_state(peer, ConnectionState.RECONNECTING)
         tasks = [asyncio.create_task(peer.call("math.add")) for _ in range(4)]
         done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
         with pytest.raises(NotExecuted) as caught:
@@ -113,13 +112,13 @@ async def test_requests_that_wait_for_a_connection_are_bounded() -> None:
                 await task
 
 
-@waiting
+@async_test
 async def test_call_in_flight_is_lost_unless_idempotent() -> None:
     hub = ScriptedHub()
     async with hub.client() as (peer, session):
         once = asyncio.create_task(peer.call("math.add"))
         twice = asyncio.create_task(peer.call("math.add", idempotent=True))
-        await asked(session, 2)
+        await next_messages(session, 2)
         session.drop()
         with pytest.raises(CallLost):
             await once
@@ -128,29 +127,29 @@ async def test_call_in_flight_is_lost_unless_idempotent() -> None:
         assert await twice == 5
 
 
-@waiting
+@async_test
 async def test_client_reconnects_after_a_goodbye() -> None:
     hub = ScriptedHub("umq")
     hub.answer = echoing
     async with hub.client() as (peer, session):
         session.say(Goodbye("the hub is closing"))
-        assert "the hub is closing" in await until(peer, ConnectionState.RECONNECTING)
+        assert "the hub is closing" in await wait_for_state(peer, ConnectionState.RECONNECTING)
         assert await peer.call("hub.echo", 1) == 1
 
 
-@waiting
+@async_test
 async def test_protocol_error_of_the_hub_ends_the_connection() -> None:
     hub = ScriptedHub("umq")
     hub.answer = echoing
     async with hub.client() as (peer, session):
         session.link.write(session.link.frame(Packet(b"nonsense")))
-        assert "broke the protocol" in await until(peer, ConnectionState.RECONNECTING)
+        assert "broke the protocol" in await wait_for_state(peer, ConnectionState.RECONNECTING)
         await session.next(Goodbye)
         assert await peer.call("hub.echo", 1) == 1
 
 
 @every_protocol
-@waiting
+@async_test
 async def test_refusal_ends_reconnecting(protocol: str) -> None:
     hub = ScriptedHub(protocol)
     hub.answer = granting
@@ -165,21 +164,21 @@ async def test_refusal_ends_reconnecting(protocol: str) -> None:
 
         hub.answer = deny
         session.drop()
-        assert "you are gone" in await until(peer, ConnectionState.CLOSED)
+        assert "you are gone" in await wait_for_state(peer, ConnectionState.CLOSED)
         with pytest.raises(Refused):
             await peer.call("math.add")
         with pytest.raises(Refused):
             await waits
 
 
-@waiting
+@async_test
 async def test_without_reconnect_a_lost_connection_is_final() -> None:
     hub = ScriptedHub()
     hub.answer = granting
     async with hub.client(reconnect=False) as (peer, session):
         events = await peer.subscribe("news")
         session.drop()
-        await until(peer, ConnectionState.CLOSED)
+        await wait_for_state(peer, ConnectionState.CLOSED)
         with pytest.raises(ConnectionLost):
             await anext(events)
         with pytest.raises(ConnectionLost):
@@ -187,15 +186,15 @@ async def test_without_reconnect_a_lost_connection_is_final() -> None:
     assert hub.attempts == 1
 
 
-@waiting
+@async_test
 async def test_silent_hub_is_pinged_and_then_lost() -> None:
     hub = ScriptedHub()
     async with hub.client(keepalive=0.01) as (peer, session):
         session.link.pause_reading()  # no response to pings
-        assert "no keepalive response" in await until(peer, ConnectionState.RECONNECTING)
+        assert "no keepalive response" in await wait_for_state(peer, ConnectionState.RECONNECTING)
 
 
-@waiting
+@async_test
 async def test_quiet_hub_that_responds_to_pings_stays_connected() -> None:
     hub = ScriptedHub()
     hub.answer = echoing
@@ -216,7 +215,7 @@ async def test_quiet_hub_that_responds_to_pings_stays_connected() -> None:
         assert await peer.call("hub.echo", 1) == 1
 
 
-@waiting
+@async_test
 async def test_close_ends_reconnecting_if_a_transport_swallows_the_cancellation() -> None:
     hub = ScriptedHub()
     dialling = asyncio.Event()

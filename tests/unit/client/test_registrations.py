@@ -27,7 +27,8 @@ from fiveways.model.messages import (
 )
 from fiveways.wire.limits import Limits
 from fiveways.wire.payload import Value
-from tests.support.scripted_hub import PROTOCOLS, ScriptedHub, ScriptedSession, granting, waiting
+from tests.support.running import async_test
+from tests.support.scripted_hub import PROTOCOLS, ScriptedHub, ScriptedSession, granting
 
 every_protocol = pytest.mark.parametrize("protocol", PROTOCOLS)
 
@@ -43,7 +44,7 @@ async def result(session: ScriptedSession) -> object:
 
 
 @every_protocol
-@waiting
+@async_test
 async def test_registered_function_serves_calls(protocol: str) -> None:
     hub = ScriptedHub(protocol)
     hub.answer = granting
@@ -62,7 +63,7 @@ async def test_registered_function_serves_calls(protocol: str) -> None:
 
 
 @every_protocol
-@waiting
+@async_test
 async def test_function_runs_in_a_thread_and_its_exception_fails_the_call(protocol: str) -> None:
     def where() -> str:
         return threading.current_thread().name
@@ -86,7 +87,7 @@ async def test_function_runs_in_a_thread_and_its_exception_fails_the_call(protoc
 
 
 @every_protocol
-@waiting
+@async_test
 async def test_generator_streams_only_to_callers_that_ask_for_it(protocol: str) -> None:
     async def count(n: int) -> AsyncIterator[int]:
         for number in range(n):
@@ -109,7 +110,7 @@ async def test_generator_streams_only_to_callers_that_ask_for_it(protocol: str) 
 
 
 @every_protocol
-@waiting
+@async_test
 async def test_function_gets_and_returns_attachments(protocol: str) -> None:
     async def turn(context: Context) -> Reply:
         (data,) = await context.attachments()
@@ -126,7 +127,7 @@ async def test_function_gets_and_returns_attachments(protocol: str) -> None:
         assert data == [b"cba", bytes(1 << 16)]
 
 
-@waiting
+@async_test
 async def test_large_attachment_of_a_result_is_sent_in_fragments() -> None:
     async def photo() -> Reply:
         return Reply(None, [bytes(3 << 20)])
@@ -143,7 +144,7 @@ async def test_large_attachment_of_a_result_is_sent_in_fragments() -> None:
 
 
 @pytest.mark.parametrize("protocol", ["lrpm-json", "lrpm-cbor"])
-@waiting
+@async_test
 async def test_cancelled_call_stops_its_function(protocol: str) -> None:
     started, stopped = asyncio.Event(), asyncio.Event()
 
@@ -166,7 +167,7 @@ async def test_cancelled_call_stops_its_function(protocol: str) -> None:
 
 
 @every_protocol
-@waiting
+@async_test
 async def test_refused_registration_is_not_served(protocol: str) -> None:
     hub = ScriptedHub(protocol)
     async with hub.client() as (peer, session):
@@ -187,7 +188,7 @@ async def test_refused_registration_is_not_served(protocol: str) -> None:
 
 
 @every_protocol
-@waiting
+@async_test
 async def test_unregistered_function_is_not_served(protocol: str) -> None:
     hub = ScriptedHub(protocol)
     hub.answer = granting
@@ -202,7 +203,7 @@ async def test_unregistered_function_is_not_served(protocol: str) -> None:
 
 
 @every_protocol
-@waiting
+@async_test
 async def test_application_is_served_with_startup_and_shutdown(protocol: str) -> None:
     app = App()
     hooks: list[str] = []
@@ -239,7 +240,7 @@ async def test_application_is_served_with_startup_and_shutdown(protocol: str) ->
 
 
 @every_protocol
-@waiting
+@async_test
 async def test_callback_can_be_called_once(protocol: str) -> None:
     hub = ScriptedHub(protocol)
     async with hub.client() as (peer, session):
@@ -263,7 +264,7 @@ async def test_callback_can_be_called_once(protocol: str) -> None:
         assert "called already" in failure.text
 
 
-@waiting
+@async_test
 async def test_callback_refused_by_the_hub_is_removed() -> None:
     async with ScriptedHub().client() as (peer, session):
         making = asyncio.create_task(peer.callback(add))
@@ -275,7 +276,7 @@ async def test_callback_refused_by_the_hub_is_removed() -> None:
 
 
 @every_protocol
-@waiting
+@async_test
 async def test_callback_of_another_peer_is_called_by_token(protocol: str) -> None:
     async with ScriptedHub(protocol).client() as (peer, session):
         task = asyncio.create_task(peer.call("callback.abc123", 5))
@@ -285,7 +286,7 @@ async def test_callback_of_another_peer_is_called_by_token(protocol: str) -> Non
         assert await task == "thanks"
 
 
-@waiting
+@async_test
 async def test_client_responds_to_discovery() -> None:
     hub = ScriptedHub("umq")
     hub.answer = granting
@@ -298,7 +299,7 @@ async def test_client_responds_to_discovery() -> None:
         assert (await session.next(Failure)).reason is Reason.NO_SUCH_METHOD
 
 
-@waiting
+@async_test
 async def test_unsupported_requests_of_the_hub_get_a_failure() -> None:
     async with ScriptedHub("umq").client() as (_, session):
         session.say(Publish("1", ("a",), Value(1)))
@@ -306,7 +307,7 @@ async def test_unsupported_requests_of_the_hub_get_a_failure() -> None:
 
 
 @every_protocol
-@waiting
+@async_test
 async def test_discovery_uses_the_spelling_of_the_protocol(protocol: str) -> None:
     async with ScriptedHub(protocol).client() as (peer, session):
         task = asyncio.create_task(peer.discover())
@@ -321,7 +322,7 @@ async def test_discovery_uses_the_spelling_of_the_protocol(protocol: str) -> Non
         assert (await task).doc == "Adds."
 
 
-@waiting
+@async_test
 async def test_name_that_cannot_be_spelled_leaves_no_pending_request() -> None:
     hub = ScriptedHub("lrpm-json")
     hub.answer = granting
@@ -332,7 +333,7 @@ async def test_name_that_cannot_be_spelled_leaves_no_pending_request() -> None:
         await peer.register("size", lambda: 1)
 
 
-@waiting
+@async_test
 async def test_application_with_a_refused_part_is_not_served() -> None:
     app = App()
     app.method("math.add")(add)
@@ -363,7 +364,7 @@ async def test_application_with_a_refused_part_is_not_served() -> None:
             await peer.serve(app)
 
 
-@waiting
+@async_test
 async def test_unregistering_a_method_of_an_application_keeps_the_application() -> None:
     app = App()
     app.method("math.add")(add)

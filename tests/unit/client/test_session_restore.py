@@ -20,15 +20,15 @@ from fiveways.model.messages import (
     Unsubscribe,
 )
 from fiveways.wire.payload import Value
+from tests.support.running import async_test
 from tests.support.scripted_hub import (
     PROTOCOLS,
     ScriptedHub,
     ScriptedSession,
-    asked,
     granting,
     greeting,
-    until,
-    waiting,
+    next_messages,
+    wait_for_state,
 )
 
 every_protocol = pytest.mark.parametrize("protocol", PROTOCOLS)
@@ -40,7 +40,7 @@ async def add(a: int, b: int) -> int:
 
 
 @every_protocol
-@waiting
+@async_test
 async def test_registrations_subscriptions_and_variables_are_restored(protocol: str) -> None:
     hub = ScriptedHub(protocol)
     hub.answer = granting
@@ -48,15 +48,15 @@ async def test_registrations_subscriptions_and_variables_are_restored(protocol: 
         await peer.vars.set("language", "cs")
         await peer.register("Math:add", add)
         events = await peer.subscribe("news.today")
-        before = await asked(session, 3)
+        before = await next_messages(session, 3)
         session.drop()
         again = await hub.sessions.get()
-        after = await asked(again, 3)
+        after = await next_messages(again, 3)
         assert [type(message) for message in after] == [SetVariable, Register, Subscribe]
         kept = ("name", "body", "method", "spelling", "doc", "kind", "share", "pattern", "envelope", "when_full")
         for first, second in zip(before, after, strict=True):
             assert all(getattr(first, field, None) == getattr(second, field, None) for field in kept)
-        await until(peer, ConnectionState.RECONNECTED)
+        await wait_for_state(peer, ConnectionState.RECONNECTED)
         assert events.restored == 1
         subscribed = after[2]
         assert isinstance(subscribed, Subscribe)
@@ -69,7 +69,7 @@ async def test_registrations_subscriptions_and_variables_are_restored(protocol: 
 
 
 @every_protocol
-@waiting
+@async_test
 async def test_withdrawn_state_is_not_restored(protocol: str) -> None:
     hub = ScriptedHub(protocol)
     hub.answer = granting
@@ -80,7 +80,7 @@ async def test_withdrawn_state_is_not_restored(protocol: str) -> None:
             pass
         await peer.unregister("math.add")
         await peer.vars.unset("language")
-        heard = await asked(session, 6)
+        heard = await next_messages(session, 6)
         assert [type(message) for message in heard] == [
             SetVariable,
             Register,
@@ -91,27 +91,27 @@ async def test_withdrawn_state_is_not_restored(protocol: str) -> None:
         ]
         session.drop()
         again = await hub.sessions.get()
-        await until(peer, ConnectionState.RECONNECTED)
+        await wait_for_state(peer, ConnectionState.RECONNECTED)
         assert again.heard.empty()
 
 
 @every_protocol
-@waiting
+@async_test
 async def test_request_in_flight_is_repeated_on_the_new_connection(protocol: str) -> None:
     hub = ScriptedHub(protocol)
     async with hub.client() as (peer, session):
         opening = asyncio.ensure_future(peer.subscribe("news").open())
         registering = asyncio.create_task(peer.register("math.add", add))
-        await asked(session, 2)
+        await next_messages(session, 2)
         session.drop()
         hub.answer = granting
         again = await hub.sessions.get()
-        assert {type(message) for message in await asked(again, 2)} == {Subscribe, Register}
+        assert {type(message) for message in await next_messages(again, 2)} == {Subscribe, Register}
         await registering
         await opening
 
 
-@waiting
+@async_test
 async def test_refused_restore_is_logged_and_ends_the_subscription(caplog: pytest.LogCaptureFixture) -> None:
     hub = ScriptedHub()
     hub.answer = granting
@@ -127,14 +127,14 @@ async def test_refused_restore_is_logged_and_ends_the_subscription(caplog: pytes
 
         hub.answer = refuse
         session.drop()
-        await until(peer, ConnectionState.RECONNECTED)
+        await wait_for_state(peer, ConnectionState.RECONNECTED)
         with pytest.raises(NotExecuted, match="not any more"):
             await anext(events)
     assert "item=method math.add error=" in caplog.text
     assert "item=subscription news error=" in caplog.text
 
 
-@waiting
+@async_test
 async def test_connection_lost_during_restore_is_replaced() -> None:
     hub = ScriptedHub()
     hub.answer = granting
@@ -149,11 +149,11 @@ async def test_connection_lost_during_restore_is_replaced() -> None:
 
         hub.answer = drop
         session.drop()
-        await until(peer, ConnectionState.RECONNECTED)
+        await wait_for_state(peer, ConnectionState.RECONNECTED)
         assert hub.attempts == 3
 
 
-@waiting
+@async_test
 async def test_restore_timeout_ends_the_connection() -> None:
     hub = ScriptedHub()
     hub.answer = granting
@@ -165,10 +165,10 @@ async def test_restore_timeout_ends_the_connection() -> None:
         await again.next(Register)
         hub.answer = granting
         await again.is_over.wait()
-        await until(peer, ConnectionState.RECONNECTED)
+        await wait_for_state(peer, ConnectionState.RECONNECTED)
 
 
-@waiting
+@async_test
 async def test_lost_callbacks_are_reported() -> None:
     hub = ScriptedHub()
     async with hub.client() as (peer, session):
@@ -177,11 +177,11 @@ async def test_lost_callbacks_are_reported() -> None:
         session.say(Result(call.id, Value("token")))
         assert await making == "token"
         session.drop()
-        assert "the callback add was lost" in await until(peer, ConnectionState.RECONNECTED)
+        assert "the callback add was lost" in await wait_for_state(peer, ConnectionState.RECONNECTED)
         assert not peer._core.registrations._callback_app.app.methods
 
 
-@waiting
+@async_test
 async def test_lost_link_stops_running_methods() -> None:
     hub = ScriptedHub()
     hub.answer = granting
@@ -203,5 +203,5 @@ async def test_lost_link_stops_running_methods() -> None:
         await stopped.wait()
         again = await hub.sessions.get()
         await again.next(Register)
-        await until(peer, ConnectionState.RECONNECTED)
+        await wait_for_state(peer, ConnectionState.RECONNECTED)
         assert again.heard.empty()

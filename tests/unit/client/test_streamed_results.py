@@ -7,12 +7,13 @@ import pytest
 from fiveways.errors import CallFailed, Cancelled, Reason
 from fiveways.model.messages import Call, Cancel, Failure, Result
 from fiveways.wire.payload import Value
-from tests.support.scripted_hub import PROTOCOLS, ScriptedHub, waiting
+from tests.support.running import async_test
+from tests.support.scripted_hub import PROTOCOLS, ScriptedHub
 
 every_protocol = pytest.mark.parametrize("protocol", PROTOCOLS)
 
 
-@waiting
+@async_test
 async def test_stream_yields_parts_as_they_arrive() -> None:
     async with ScriptedHub("lrpm-cbor").client() as (peer, session):
         parts = peer.stream("count", [3])
@@ -28,7 +29,7 @@ async def test_stream_yields_parts_as_they_arrive() -> None:
 
 @every_protocol
 @pytest.mark.parametrize(("answer", "expected"), [([1, 2], [1, 2]), ([], []), ("one", ["one"]), (None, [None])])
-@waiting
+@async_test
 async def test_unstreamed_result_is_split_into_parts(protocol: str, answer: object, expected: list[object]) -> None:
     async with ScriptedHub(protocol).client() as (peer, session):
         parts = peer.stream("count")
@@ -39,7 +40,7 @@ async def test_unstreamed_result_is_split_into_parts(protocol: str, answer: obje
         assert received_parts == (expected or ["end"])
 
 
-@waiting
+@async_test
 async def test_empty_stream_ends_immediately() -> None:
     async with ScriptedHub("lrpm-json").client() as (peer, session):
         parts = peer.stream("count")
@@ -48,7 +49,7 @@ async def test_empty_stream_ends_immediately() -> None:
         assert await first == "end"
 
 
-@waiting
+@async_test
 async def test_failed_stream_raises_after_its_parts() -> None:
     async with ScriptedHub("lrpm-json").client() as (peer, session):
         parts = peer.stream("count")
@@ -60,7 +61,7 @@ async def test_failed_stream_raises_after_its_parts() -> None:
             await anext(parts)
 
 
-@waiting
+@async_test
 async def test_stream_left_early_is_cancelled() -> None:
     async with ScriptedHub("lrpm-json").client() as (peer, session):
         parts = peer.stream("count")
@@ -72,7 +73,7 @@ async def test_stream_left_early_is_cancelled() -> None:
         assert (await session.next(Cancel)).id == call.id
 
 
-@waiting
+@async_test
 async def test_unread_parts_are_bounded() -> None:
     async with ScriptedHub("lrpm-json").client() as (peer, session):
         parts = peer.stream("count", max_waiting=2)

@@ -22,7 +22,8 @@ from fiveways.model.messages import (
     Unsubscribe,
 )
 from fiveways.wire.payload import Json, Value
-from tests.support.scripted_hub import PROTOCOLS, ScriptedHub, ScriptedSession, granting, passes, waiting
+from tests.support.running import async_test, loop_iterations
+from tests.support.scripted_hub import PROTOCOLS, ScriptedHub, ScriptedSession, granting
 
 every_protocol = pytest.mark.parametrize("protocol", PROTOCOLS)
 ROOF = ("sensors", "roof")
@@ -35,7 +36,7 @@ def say_events(session: ScriptedSession, asked: Subscribe, *numbers: int) -> Non
 
 @every_protocol
 @pytest.mark.parametrize("pattern", ["sensors.roof", "sensors.*"])
-@waiting
+@async_test
 async def test_events_arrive_in_order_with_their_topic(protocol: str, pattern: str) -> None:
     hub = ScriptedHub(protocol)
     hub.answer = granting
@@ -48,7 +49,7 @@ async def test_events_arrive_in_order_with_their_topic(protocol: str, pattern: s
 
 
 @every_protocol
-@waiting
+@async_test
 async def test_closed_topic_ends_the_iterator_after_queued_events(protocol: str) -> None:
     hub = ScriptedHub(protocol)
     hub.answer = granting
@@ -60,12 +61,12 @@ async def test_closed_topic_ends_the_iterator_after_queued_events(protocol: str)
         assert [event.data async for event in events] == [1]
         assert events.is_over
         await events.close()
-        await passes()
+        await loop_iterations()
         assert session.heard.empty()
 
 
 @every_protocol
-@waiting
+@async_test
 async def test_refused_subscription_raises(protocol: str) -> None:
     hub = ScriptedHub(protocol)
     async with hub.client() as (peer, session):
@@ -76,7 +77,7 @@ async def test_refused_subscription_raises(protocol: str) -> None:
         assert caught.value.reason is Reason.DENIED
 
 
-@waiting
+@async_test
 async def test_invalid_pattern_raises_immediately() -> None:
     async with ScriptedHub().client() as (peer, _):
         with pytest.raises(NotExecuted):
@@ -84,19 +85,19 @@ async def test_invalid_pattern_raises_immediately() -> None:
 
 
 @every_protocol
-@waiting
+@async_test
 async def test_slow_reader_misses_the_oldest_events(protocol: str) -> None:
     hub = ScriptedHub(protocol)
     hub.answer = granting
     async with hub.client() as (peer, session), peer.subscribe("sensors.roof", max_waiting=3) as events:
         say_events(session, await session.next(Subscribe), *range(10))
-        await passes()
+        await loop_iterations()
         got = [await anext(events) for _ in range(3)]
         assert [(event.data, event.missed) for event in got] == [(7, 7), (8, 0), (9, 0)]
 
 
 @pytest.mark.parametrize("protocol", ["lrpm-json", "lrpm-cbor"])
-@waiting
+@async_test
 async def test_events_skipped_by_the_hub_are_counted(protocol: str) -> None:
     hub = ScriptedHub(protocol)
     hub.answer = granting
@@ -108,7 +109,7 @@ async def test_events_skipped_by_the_hub_are_counted(protocol: str) -> None:
 
 
 @every_protocol
-@waiting
+@async_test
 async def test_attachments_of_an_event_keep_the_order_of_events(protocol: str) -> None:
     hub = ScriptedHub(protocol)
     hub.answer = granting
@@ -123,7 +124,7 @@ async def test_attachments_of_an_event_keep_the_order_of_events(protocol: str) -
 
 
 @every_protocol
-@waiting
+@async_test
 async def test_end_of_the_block_unsubscribes(protocol: str) -> None:
     hub = ScriptedHub(protocol)
     hub.answer = granting
@@ -134,7 +135,7 @@ async def test_end_of_the_block_unsubscribes(protocol: str) -> None:
         assert [event async for event in events] == []
 
 
-@waiting
+@async_test
 async def test_loop_without_a_block_subscribes_and_garbage_collection_unsubscribes() -> None:
     hub = ScriptedHub()
     hub.answer = granting
@@ -154,7 +155,7 @@ async def first_of(events: Subscription) -> AppEvent:
     raise AssertionError("it is over")
 
 
-@waiting
+@async_test
 async def test_event_that_cannot_be_decoded_is_skipped_and_counted(caplog: pytest.LogCaptureFixture) -> None:
     hub = ScriptedHub("lrpm-json")
     hub.answer = granting
@@ -167,31 +168,31 @@ async def test_event_that_cannot_be_decoded_is_skipped_and_counted(caplog: pytes
     assert "cannot be decoded" in caplog.text
 
 
-@waiting
+@async_test
 async def test_next_batch_returns_queued_events() -> None:
     hub = ScriptedHub()
     hub.answer = granting
     async with hub.client() as (peer, session), peer.subscribe("sensors.roof") as events:
         say_events(session, await session.next(Subscribe), *range(5))
-        await passes()
+        await loop_iterations()
         assert [event.data for event in await events.next_batch(3)] == [0, 1, 2]
         assert [event.data for event in await events.next_batch()] == [3, 4]
     assert await events.next_batch() == []
 
 
-@waiting
+@async_test
 async def test_two_readers_share_the_events_of_a_subscription() -> None:
     hub = ScriptedHub()
     hub.answer = granting
     async with hub.client() as (peer, session), peer.subscribe("sensors.roof") as events:
         readers = [asyncio.ensure_future(anext(events)) for _ in range(2)]
-        await passes()
+        await loop_iterations()
         say_events(session, await session.next(Subscribe), 1, 2)
         assert sorted([(await reader).data for reader in readers], key=str) == [1, 2]
 
 
 @every_protocol
-@waiting
+@async_test
 async def test_publish_waits_for_the_hub_unless_confirm_is_false(protocol: str) -> None:
     hub = ScriptedHub(protocol)
     async with hub.client() as (peer, session):
@@ -200,7 +201,7 @@ async def test_publish_waits_for_the_hub_unless_confirm_is_false(protocol: str) 
         assert (published.topic, published.body.value(), published.retain) == (ROOF, {"t": 21}, True)
         assert published.id is not None
         assert (await session.next(Attachment)).data == b"photo"
-        await passes()
+        await loop_iterations()
         assert not task.done()
         session.say(Result(published.id, Value(256)))
         await task
@@ -218,7 +219,7 @@ async def test_publish_waits_for_the_hub_unless_confirm_is_false(protocol: str) 
             await peer.publish("sensors.*")
 
 
-@waiting
+@async_test
 async def test_full_link_slows_down_unconfirmed_publications() -> None:
     hub = ScriptedHub("umq")
     hub.high_water = 10_000
@@ -230,7 +231,7 @@ async def test_full_link_slows_down_unconfirmed_publications() -> None:
                 await peer.publish("sensors.roof", "x" * 100, confirm=False)
 
         task = asyncio.create_task(publish())
-        await passes()
+        await loop_iterations()
         ours = peer._core.reconnector.session
         assert ours is not None
         assert ours._link.unsent_bytes() < 30_000
@@ -240,7 +241,7 @@ async def test_full_link_slows_down_unconfirmed_publications() -> None:
 
 
 @every_protocol
-@waiting
+@async_test
 async def test_close_topic_ends_the_subscription(protocol: str) -> None:
     hub = ScriptedHub(protocol)
     hub.answer = granting
@@ -250,7 +251,7 @@ async def test_close_topic_ends_the_subscription(protocol: str) -> None:
 
 
 @every_protocol
-@waiting
+@async_test
 async def test_application_gets_events_after_a_reconnect(protocol: str) -> None:
     got: asyncio.Queue[tuple[object, list[bytes]]] = asyncio.Queue()
     app = App()

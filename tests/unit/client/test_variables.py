@@ -6,13 +6,14 @@ import pytest
 
 from fiveways.model.messages import Call, Result, SetVariable, UnsetVariable
 from fiveways.wire.payload import Text, Value
-from tests.support.scripted_hub import PROTOCOLS, ScriptedHub, granting, passes, waiting
+from tests.support.running import async_test, loop_iterations
+from tests.support.scripted_hub import PROTOCOLS, ScriptedHub, granting
 
 every_protocol = pytest.mark.parametrize("protocol", PROTOCOLS)
 
 
 @every_protocol
-@waiting
+@async_test
 async def test_variables_are_set_unset_and_read(protocol: str) -> None:
     hub = ScriptedHub(protocol)
     hub.answer = granting
@@ -30,19 +31,19 @@ async def test_variables_are_set_unset_and_read(protocol: str) -> None:
 
 
 @pytest.mark.parametrize("protocol", ["umq", "umq36"])
-@waiting
+@async_test
 async def test_variables_set_by_the_hub_are_read(protocol: str) -> None:
     hub = ScriptedHub(protocol)
     async with hub.client() as (peer, session):
         session.say(SetVariable(None, "motd", Value([1])), SetVariable(None, "other", Value(2)))
         session.say(UnsetVariable(None, "other"))
-        await passes()
+        await loop_iterations()
         assert dict(peer.vars.theirs) == {"motd": [1]}
 
 
-@waiting
+@async_test
 async def test_variable_of_the_hub_that_cannot_be_decoded_is_none() -> None:
     async with ScriptedHub("umq").client() as (peer, session):
         session.say(SetVariable(None, "odd", Text('{"$number":"7"}')))
-        await passes()
+        await loop_iterations()
         assert dict(peer.vars.theirs) == {"odd": None}

@@ -8,14 +8,14 @@ import pytest
 from fiveways.journal.errors import BadSegment
 from fiveways.journal.operation_index import OperationIndex
 from fiveways.journal.reader import list_segments, read_batches
-from tests.support.journal_writing import Written
+from tests.support.journal_writing import RecordedJournal
 
 TIMEOUT = 120.0
 
 
 def test_segment_closed_after_listing_is_read(tmp_path: Path) -> None:
     """A closed segment has another file name, which must not cause an error about a missing file."""
-    written = Written(tmp_path)
+    written = RecordedJournal(tmp_path)
     written.hear(b'[40,1,"a.b",null,{}]', op="7")
     written.turn()
     deadline = time.monotonic() + TIMEOUT

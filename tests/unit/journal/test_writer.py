@@ -19,11 +19,11 @@ from fiveways.journal.writer import JournalWriter
 from fiveways.journal.writer_messages import SegmentRules, WriterConfig
 from fiveways.model.secret_names import DEFAULT_SECRET_NAMES
 from fiveways.wire.packet import Packet, join_operations
-from tests.support.journal_writing import RUN, Written, records
+from tests.support.journal_writing import RUN, RecordedJournal, records
 
 
 def test_recorded_frames_are_read_back(tmp_path: Path) -> None:
-    written = Written(tmp_path)
+    written = RecordedJournal(tmp_path)
     recorder = written.track("lrpm-json")
     recorder.record_marker("open", "in")
     recorder.record_received(7, Packet(b"[40,1]"), "1")
@@ -42,7 +42,7 @@ def test_recorded_frames_are_read_back(tmp_path: Path) -> None:
 
 
 def test_flushed_records_survive_a_kill(tmp_path: Path) -> None:
-    written = Written(tmp_path, rules=SegmentRules(0.01, segment_age=1e9))
+    written = RecordedJournal(tmp_path, rules=SegmentRules(0.01, segment_age=1e9))
     for number in range(10_000):
         written.hear(b"[41,%d,0,{}]" % number)
     written.turn()
@@ -70,7 +70,7 @@ def test_flushed_records_survive_a_kill(tmp_path: Path) -> None:
 
 
 def test_full_segment_is_closed(tmp_path: Path) -> None:
-    written = Written(tmp_path, rules=SegmentRules(0.01, segment_bytes=1 << 16))
+    written = RecordedJournal(tmp_path, rules=SegmentRules(0.01, segment_bytes=1 << 16))
     for number in range(20_000):
         written.hear(os.urandom(50), "mqtt-rpc", str(number), is_text=False)
     written.stop()
@@ -82,10 +82,10 @@ def test_full_segment_is_closed(tmp_path: Path) -> None:
 
 
 def test_segment_of_another_writer_is_not_closed(tmp_path: Path) -> None:
-    alive = Written(tmp_path, run="other")
+    alive = RecordedJournal(tmp_path, run="other")
     alive.hear(b"[]")
     assert find_abandoned_segments(tmp_path) == []
-    second = Written(tmp_path)
+    second = RecordedJournal(tmp_path)
     second.hear(b"[]")
     second.stop()
     assert [segment.is_closed for segment in list_segments(str(tmp_path))] == [True, False]
@@ -95,7 +95,7 @@ def test_segment_of_another_writer_is_not_closed(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(("max_payload_bytes", "payload"), [(3, b"[41"), (0, None)])
 def test_truncated_payload_keeps_its_size(tmp_path: Path, max_payload_bytes: int, payload: bytes | None) -> None:
-    written = Written(tmp_path, most=max_payload_bytes)
+    written = RecordedJournal(tmp_path, most=max_payload_bytes)
     written.hear(b"[41,1,0,{}]")
     written.hear(b'[2,"geheim",{}]')
     written.stop()
@@ -140,7 +140,7 @@ def test_clock_jump_suspends_deletion_until_confirmed(tmp_path: Path) -> None:
 def test_full_disk_loses_records_and_is_logged(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    written = Written(tmp_path)
+    written = RecordedJournal(tmp_path)
     written.hear(b"[41,1,0,{}]")
     written.turn()
     while not written.journal.written_records:
@@ -167,7 +167,7 @@ def test_removed_directory_is_logged_once_and_recreated(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, *, is_moved: bool
 ) -> None:
     directory = tmp_path / "journal"
-    written = Written(directory)
+    written = RecordedJournal(directory)
     written.hear(b"[41,1,0,{}]")
     written.turn()
     while not written.journal.written_records:
@@ -192,7 +192,7 @@ def test_removed_directory_is_logged_once_and_recreated(
 
 def test_unwritable_directory_is_logged_once(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     directory = tmp_path / "journal"
-    written = Written(directory)
+    written = RecordedJournal(directory)
     shutil.rmtree(directory)
     directory.touch()
     for number in range(1, 5):
@@ -210,7 +210,7 @@ def test_unwritable_directory_is_logged_once(tmp_path: Path, caplog: pytest.LogC
 
 
 def test_records_are_synchronized_under_permanent_load(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    written = Written(tmp_path)
+    written = RecordedJournal(tmp_path)
     monkeypatch.setattr(written.journal._queue, "empty", lambda: False)  # as under permanent load
     written.hear(b"[41,1,0,{}]")
     written.turn()
@@ -227,7 +227,7 @@ def modes(directory: Path) -> dict[str, int]:
 
 def test_journal_is_readable_by_owner_only(tmp_path: Path) -> None:
     directory = tmp_path / "journal"
-    written = Written(directory)
+    written = RecordedJournal(directory)
     assert modes(directory) == {"": 0o700, ".arrow": 0o600}
     written.hear(b"[41,1,0,{}]")
     written.stop()
@@ -237,7 +237,7 @@ def test_journal_is_readable_by_owner_only(tmp_path: Path) -> None:
 def test_journal_is_readable_by_its_group(tmp_path: Path) -> None:
     group = grp.getgrgid(max(os.getgroups(), default=os.getegid())).gr_name
     directory = tmp_path / "journal"
-    written = Written(directory, group=group)
+    written = RecordedJournal(directory, group=group)
     assert modes(directory) == {"": 0o2750, ".arrow": 0o640}
     written.hear(b"[41,1,0,{}]")
     written.stop()
@@ -247,11 +247,11 @@ def test_journal_is_readable_by_its_group(tmp_path: Path) -> None:
 
 def test_unknown_group_is_refused(tmp_path: Path) -> None:
     with pytest.raises(JournalError, match="there is no group 'nobody-has-this'"):
-        Written(tmp_path, group="nobody-has-this")
+        RecordedJournal(tmp_path, group="nobody-has-this")
 
 
 def test_malformed_frame_is_omitted(tmp_path: Path) -> None:
-    written = Written(tmp_path)
+    written = RecordedJournal(tmp_path)
     for payload, op in ((b"[40,1,geheim,{}]", ""), (b"[40,1,2,{}]", ""), (b"[41,1,0,{}]", "1")):
         written.hear(payload, op=op)
     written.stop()
@@ -274,7 +274,7 @@ def test_batch_size_is_limited() -> None:
 
 
 def test_frames_sent_together_are_separate_records(tmp_path: Path) -> None:
-    written = Written(tmp_path)
+    written = RecordedJournal(tmp_path)
     one, other = written.track("mqtt-rpc", "one"), written.track("umq", "other")
     one.record_received(5, Packet(b"[40,1]"), "1")
     other.record_sent_many([Packet(b"M1\na"), Packet(b"M2\nb"), Packet(b"M3\nc")], ["1", "", "p2"])
@@ -325,7 +325,7 @@ def test_batches_are_split_between_entries() -> None:
 def test_directory_below_a_file_is_refused(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     with pytest.raises(JournalError, match="cannot be written to"):
-        Written(tmp_path / "file")
+        RecordedJournal(tmp_path / "file")
 
 
 # Captures from other tools.

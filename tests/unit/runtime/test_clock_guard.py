@@ -10,7 +10,7 @@ from fiveways.runtime.clock import steady_clock
 from fiveways.runtime.clock_guard import ClockGuard
 from fiveways.runtime.exchange import Exchange
 from fiveways.wire.limits import Limits
-from tests.support.store_helpers import in_loop
+from tests.support.running import async_test
 
 DAY = 86_400.0
 BEGAN = 1e9
@@ -42,7 +42,7 @@ def machine(monkeypatch: pytest.MonkeyPatch) -> Machine:
     return found
 
 
-@in_loop
+@async_test
 async def test_downtime_of_the_hub_alone_is_no_jump(machine: Machine) -> None:
     mark = machine.guard().mark()
     machine.sleep(8 * DAY)
@@ -51,7 +51,7 @@ async def test_downtime_of_the_hub_alone_is_no_jump(machine: Machine) -> None:
     assert "2 days" in machine.guard(mark).problem()
 
 
-@in_loop
+@async_test
 async def test_long_downtime_of_the_machine_is_a_jump(machine: Machine) -> None:
     mark = machine.guard().mark()
     machine.boot, machine.steady = "second", 5.0
@@ -67,7 +67,7 @@ async def test_long_downtime_of_the_machine_is_a_jump(machine: Machine) -> None:
     assert machine.guard(held.mark()).problem() == ""
 
 
-@in_loop
+@async_test
 async def test_new_records_get_the_later_time(machine: Machine) -> None:
     mark = machine.guard().mark()
     for ahead in (8 * DAY, -8 * DAY):
@@ -80,6 +80,6 @@ async def test_new_records_get_the_later_time(machine: Machine) -> None:
 
 
 @pytest.mark.parametrize("mark", ["", "nonsense", "[]", "null"])
-@in_loop
+@async_test
 async def test_start_without_a_readable_mark_trusts_the_clock(machine: Machine, mark: str) -> None:
     assert machine.guard(mark).problem() == ""

@@ -5,7 +5,7 @@ import socket
 import time
 
 from fiveways.runtime.deadline_timer import DeadlineTimer
-from tests.support.event_loops import on_both_loops
+from tests.support.running import on_both_loops
 
 
 class Waiting(DeadlineTimer):

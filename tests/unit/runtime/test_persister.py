@@ -18,7 +18,7 @@ from fiveways.store.errors import StoreError
 from fiveways.store.store import Store
 from fiveways.store.writer_thread import DoneCallback
 from fiveways.wire.limits import Limits
-from tests.integration.runtime.test_nq_http import waiting
+from tests.support.running import async_test
 
 FULL = StoreError("the disk is full", "the disk is full")
 ODD = StoreError("it is too large", "it is too large", is_record_error=True)
@@ -66,7 +66,7 @@ def _soon(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(persister, "_RETRY_INTERVAL", 0.001)
 
 
-@waiting
+@async_test
 async def test_error_lasts_until_a_write_succeeds() -> None:
     persister, store = create_persister()
     persister.persist(VALUES[0], 0.0)
@@ -85,7 +85,7 @@ async def test_error_lasts_until_a_write_succeeds() -> None:
     assert [record for record, _ in store.records] == [value.record for value in VALUES[1:]]
 
 
-@waiting
+@async_test
 async def test_unwritable_record_does_not_block_others() -> None:
     persister, store = create_persister()
     persister.persist(VALUES[0], 0.0)
@@ -98,7 +98,7 @@ async def test_unwritable_record_does_not_block_others() -> None:
     assert [record for record, _ in store.records] == [VALUES[1].record, VALUES[2].record]
 
 
-@waiting
+@async_test
 async def test_refused_request_starts_a_probe() -> None:
     persister, store = create_persister()
     for _ in range(3):
@@ -120,7 +120,7 @@ async def test_refused_request_starts_a_probe() -> None:
     assert [type(record) for record, _ in store.records] == [PutTombstone]
 
 
-@waiting
+@async_test
 async def test_too_large_request_does_not_make_the_store_unavailable() -> None:
     persister, store = create_persister()
     persister.persist(REQUEST, 0.0)
@@ -128,7 +128,7 @@ async def test_too_large_request_does_not_make_the_store_unavailable() -> None:
     assert (persister.error, len(store.records)) == (None, 0)
 
 
-@waiting
+@async_test
 async def test_failed_store_is_tried_again() -> None:
     persister, store = create_persister()
     store.is_overrun = True
@@ -147,7 +147,7 @@ def accepted_record(record: StoreChange) -> Persist:
     return Persist(record, [Delivery("p", Result("c1"))])
 
 
-@waiting
+@async_test
 async def test_unwritten_push_is_refused_and_only_the_last_value_of_a_topic_waits() -> None:
     said: Deliveries = []
     hub = Hub(Random(1), Limits(), is_durable=True)
@@ -167,7 +167,7 @@ async def test_unwritten_push_is_refused_and_only_the_last_value_of_a_topic_wait
     assert (hub.store_status.unavailable_reason, persister.backlog_size, len(said)) == ("", 0, 3)
 
 
-@waiting
+@async_test
 async def test_value_that_replaces_one_being_retried_is_written_after_it() -> None:
     persister, store = create_persister()
     persister.persist(VALUES[0], 0.0)
@@ -183,7 +183,7 @@ async def test_value_that_replaces_one_being_retried_is_written_after_it() -> No
     assert not store.records
 
 
-@waiting
+@async_test
 async def test_answer_of_an_accepted_request_waits_for_the_store() -> None:
     said: Deliveries = []
     persister, store = (
@@ -200,7 +200,7 @@ async def test_answer_of_an_accepted_request_waits_for_the_store() -> None:
     assert said == answer.then
 
 
-@waiting
+@async_test
 async def test_deliveries_of_each_waiting_answer_are_performed_once() -> None:
     performed: Deliveries = []
     hub = Hub(Random(1), Limits(), is_durable=True)

@@ -10,6 +10,7 @@ import pytest
 
 from fiveways.runtime import pipeline_results
 from tests.support import result_tables
+from tests.support.waiting import until
 
 
 def summary(out: Path) -> dict[str, Any]:
@@ -226,9 +227,3 @@ def test_unexpected_error_does_not_stop_following(
 
 def latest(results: pipeline_results.PipelineResults) -> dict[str, Any]:
     return cast("dict[str, Any]", results.latest() or {})
-
-
-async def until(is_so: Any) -> None:  # noqa: ANN401
-    async with asyncio.timeout(120.0):
-        while not is_so():  # noqa: ASYNC110  there is no event to wait for
-            await asyncio.sleep(0.005)

@@ -29,7 +29,8 @@ from fiveways.store.batch_statement import Step
 from fiveways.store.contents import StoreContents
 from fiveways.store.errors import StoreError
 from fiveways.store.store import Store
-from tests.support.store_helpers import LATER, NOW, Model, content, in_loop, keep, opened, written
+from tests.support.running import async_test
+from tests.support.store_helpers import LATER, NOW, Model, content, open_store, write, write_and_close
 
 REQUEST = PutRequest("p", "k", b"\x00\xff word", LATER)
 ANSWER = PutAnswer("p", "k", b"answer", LATER)
@@ -84,24 +85,24 @@ CASES: list[tuple[list[StoreChange], StoreContents]] = [
 
 
 @pytest.mark.parametrize(("records", "expected"), CASES)
-@in_loop
+@async_test
 async def test_changes_are_loaded_after_a_restart(
     tmp_path: Path, records: list[StoreChange], expected: StoreContents
 ) -> None:
     if records:
-        await keep(tmp_path / "s", *records)
+        await write_and_close(tmp_path / "s", *records)
     assert content(tmp_path / "s") == expected
     assert content(tmp_path / "s") == expected
 
 
-@in_loop
+@async_test
 async def test_contents_are_ordered(tmp_path: Path) -> None:
     keys = ["m", "z", "a", *map(str, range(200))]
     requests = [PutRequest(f"p{len(key)}", key, b"", LATER) for key in keys]
     answers = [PutAnswer(item.peer, item.key, b"a", LATER) for item in requests[3:6]]
     items = [PutJob("q", number, b"", 0) for number in (10, 9, -1, 2**63 - 1)]
     tombs = [PutTombstone("p", str(until), float(until)) for until in (1003, 1001, 1002)]
-    await keep(tmp_path / "s", *requests, *answers[::-1], *items, *tombs)
+    await write_and_close(tmp_path / "s", *requests, *answers[::-1], *items, *tombs)
     loaded = content(tmp_path / "s")
     assert loaded.requests == [*requests[:3], *requests[6:]]
     assert loaded.answers == answers[::-1]
@@ -109,14 +110,14 @@ async def test_contents_are_ordered(tmp_path: Path) -> None:
     assert [tomb.until for tomb in loaded.tombstones] == [1001, 1002, 1003]
 
 
-@in_loop
+@async_test
 async def test_expired_records_are_dropped_and_counted(tmp_path: Path) -> None:
     expired: list[StoreChange] = [
         PutRequest("p", "1", b"", NOW),
         PutAnswer("p", "2", b"", 5.0),
         PutTombstone("p", "3", 1500.0),
     ]
-    await keep(tmp_path / "s", *expired, PutTombstone("p", "4", LATER), PutRequest("p", "5", b"", LATER))
+    await write_and_close(tmp_path / "s", *expired, PutTombstone("p", "4", LATER), PutRequest("p", "5", b"", LATER))
     assert content(tmp_path / "s", 1.0).expired_count == 0
     loaded = content(tmp_path / "s", 1600.0)
     assert (loaded.expired_count, loaded.expired_requests) == (2, expired[:1])  # its peer still needs a response
@@ -127,7 +128,7 @@ async def test_expired_records_are_dropped_and_counted(tmp_path: Path) -> None:
     )
 
 
-@in_loop
+@async_test
 async def test_mark_is_written_once_a_minute_and_at_the_end(tmp_path: Path) -> None:
     clock = [NOW]
 
@@ -139,7 +140,7 @@ async def test_mark_is_written_once_a_minute_and_at_the_end(tmp_path: Path) -> N
     marked: list[str] = []
     for _ in range(130):
         clock[0] += 1.0
-        await written(store, REQUEST)
+        await write(store, REQUEST)
         marked += mark_on_disk(tmp_path / "s")
     store.close()
     # The clock may advance before the writer thread reads it.
@@ -167,13 +168,13 @@ def mark_on_disk(path: Path) -> list[str]:
     return loaded
 
 
-@in_loop
+@async_test
 async def test_expired_tombstones_are_deleted(tmp_path: Path) -> None:
     clock = [NOW]
     store = Store.open(tmp_path / "s", now=lambda: clock[0])
     for turn in range(10):
         clock[0] = NOW + 2 * turn
-        await written(store, *(PutTombstone("p", f"{turn}-{number}", clock[0] + 3) for number in range(100)))
+        await write(store, *(PutTombstone("p", f"{turn}-{number}", clock[0] + 3) for number in range(100)))
     store.close()
     with sqlite3.connect(tmp_path / "s") as connection:
         assert connection.execute("SELECT count(*) FROM log").fetchone() == (200,)
@@ -196,7 +197,7 @@ class CommitGate:
         self.commits += 1
 
 
-@in_loop
+@async_test
 async def test_done_is_called_after_the_commit_and_in_order(tmp_path: Path) -> None:
     gate = CommitGate()
     store = Store.open(tmp_path / "s", now=lambda: NOW, commit=gate)
@@ -216,7 +217,7 @@ async def test_done_is_called_after_the_commit_and_in_order(tmp_path: Path) -> N
     store.close()
 
 
-@in_loop
+@async_test
 async def test_changes_above_max_waiting_bytes_are_refused(tmp_path: Path) -> None:
     gate = CommitGate()
     store = Store.open(tmp_path / "s", now=lambda: NOW, commit=gate, max_waiting_bytes=1000)
@@ -230,11 +231,11 @@ async def test_changes_above_max_waiting_bytes_are_refused(tmp_path: Path) -> No
     while store.waiting:  # noqa: ASYNC110
         await asyncio.sleep(0.001)
     assert store.waiting_bytes == 0
-    assert await written(store, value) == [None]
+    assert await write(store, value) == [None]
     store.close()
 
 
-@in_loop
+@async_test
 async def test_changes_above_max_waiting_are_refused(tmp_path: Path) -> None:
     gate = CommitGate()
     store = Store.open(tmp_path / "s", now=lambda: NOW, commit=gate, max_waiting=3)
@@ -246,7 +247,7 @@ async def test_changes_above_max_waiting_are_refused(tmp_path: Path) -> None:
     gate.open.set()
     while store.waiting:  # noqa: ASYNC110
         await asyncio.sleep(0.001)
-    assert await written(store, REQUEST) == [None]
+    assert await write(store, REQUEST) == [None]
     store.close()
     assert outcomes == [None] * 3
 
@@ -255,9 +256,9 @@ def names_in(folder: Path) -> list[str]:
     return sorted(path.name for path in folder.iterdir())
 
 
-@in_loop
+@async_test
 async def test_close_writes_waiting_changes_and_calls_done(tmp_path: Path) -> None:
-    store = opened(tmp_path / "s")
+    store = open_store(tmp_path / "s")
     outcomes: list[StoreError | None] = []
     for number in range(10_000):
         store.write(PutJob("q", number, b"", 0), outcomes.append)
@@ -287,19 +288,19 @@ def test_store_is_closed_after_its_loop(tmp_path: Path) -> None:
     assert outcomes == [None]
 
 
-@in_loop
+@async_test
 async def test_load_after_the_first_change_is_refused(tmp_path: Path) -> None:
-    store = opened(tmp_path / "s")
+    store = open_store(tmp_path / "s")
     assert store.load() == StoreContents()
-    await written(store, REQUEST)
+    await write(store, REQUEST)
     with pytest.raises(StoreError, match="before the first change"):
         store.load()
     store.close()
 
 
-@in_loop
+@async_test
 async def test_failing_callback_is_reported_to_the_loop(tmp_path: Path) -> None:
-    store = opened(tmp_path / "s")
+    store = open_store(tmp_path / "s")
     results: list[object] = []
     asyncio.get_running_loop().set_exception_handler(lambda _, context: results.append(context["exception"]))
 
@@ -307,16 +308,16 @@ async def test_failing_callback_is_reported_to_the_loop(tmp_path: Path) -> None:
         raise ZeroDivisionError
 
     store.write(REQUEST, fail)
-    assert await written(store, JOB) == [None]
+    assert await write(store, JOB) == [None]
     store.close()
     assert [type(item) for item in results] == [ZeroDivisionError]
 
 
-@in_loop
+@async_test
 async def test_wal_size_is_bounded(tmp_path: Path) -> None:
-    store = opened(tmp_path / "s")
+    store = open_store(tmp_path / "s")
     for _ in range(20):
-        await written(store, *(PutJob("q", number, bytes(3000), 0) for number in range(500)))
+        await write(store, *(PutJob("q", number, bytes(3000), 0) for number in range(500)))
     assert (tmp_path / "s-wal").stat().st_size < 12 << 20
     store.close()
 
@@ -348,7 +349,7 @@ def test_store_behaves_like_the_model(
     path = tmp_path_factory.mktemp("store") / "s"
 
     async def run_once(now: float, records: list[StoreChange]) -> None:
-        store = opened(path, now)
+        store = open_store(path, now)
         assert have_same_records(store.load(), model.load(now))
         for record in records:
             store.write(record, results.append)

@@ -23,39 +23,40 @@ from fiveways.store import request_log, schema
 from fiveways.store.contents import StoreContents
 from fiveways.store.errors import StoreError
 from tests.support import old_schemas
-from tests.support.store_helpers import LATER, child, content, in_loop, keep, opened
+from tests.support.running import async_test
+from tests.support.store_helpers import LATER, child, content, open_store, write_and_close
 
 
-@in_loop
+@async_test
 async def test_folder_and_file_are_created_without_access_for_others(tmp_path: Path) -> None:
     path = tmp_path / "one" / "two" / "s"
-    store = opened(path)
+    store = open_store(path)
     modes = [stat.S_IMODE(item.stat().st_mode) for item in (path.parent, path, path.with_name("s-wal"))]
     store.close()
     assert modes == [0o700, 0o600, 0o600]
 
 
-@in_loop
+@async_test
 async def test_file_has_application_id_and_version(tmp_path: Path) -> None:
-    opened(tmp_path / "s").close()
+    open_store(tmp_path / "s").close()
     connection = sqlite3.connect(tmp_path / "s")
     assert connection.execute("PRAGMA application_id").fetchone() == (schema.APPLICATION_ID,)
     assert connection.execute("PRAGMA user_version").fetchone() == (schema.VERSION,)
     connection.close()
 
 
-@in_loop
+@async_test
 async def test_commits_are_synchronous(tmp_path: Path) -> None:
-    store = opened(tmp_path / "s")
+    store = open_store(tmp_path / "s")
     assert store._connection is not None
     answers = [store._connection.execute(f"PRAGMA {item}").fetchone()[0] for item in ("synchronous", "journal_mode")]
     store.close()
     assert answers == [2, "wal"]
 
 
-@in_loop
+@async_test
 async def test_statements_use_an_index(tmp_path: Path) -> None:
-    store = opened(tmp_path / "s")
+    store = open_store(tmp_path / "s")
     assert store._connection is not None
     for run_sql, values in (
         step for statement in [request_log.APPEND, *schema.STATEMENTS.values()] for step in statement.all_texts()
@@ -77,7 +78,7 @@ STATEMENTS_OF_VERSION_1 = (
 """Statements for a store of version 1."""
 
 
-@in_loop
+@async_test
 async def test_store_of_version_1_is_upgraded(tmp_path: Path) -> None:
     path = tmp_path / "s"
     run_sql(
@@ -91,7 +92,7 @@ async def test_store_of_version_1_is_upgraded(tmp_path: Path) -> None:
         jobs=[PutJob("q", 1, b"\2", 3)],
     )
     assert content(path) == expected
-    await keep(path, PutTombstone("p", "a", 0))
+    await write_and_close(path, PutTombstone("p", "a", 0))
     assert content(path) == replace(expected, requests=[])
     connection = sqlite3.connect(path)
     assert connection.execute("PRAGMA user_version").fetchone() == (schema.VERSION,)
@@ -131,7 +132,7 @@ def content_of_version_2() -> StoreContents:
     )
 
 
-@in_loop
+@async_test
 async def test_store_of_version_2_is_upgraded_with_owners(tmp_path: Path) -> None:
     path = tmp_path / "s"
     run_sql(path, *VERSION_2.split(";"), f"PRAGMA application_id = {schema.APPLICATION_ID}", "PRAGMA user_version = 2")
@@ -140,7 +141,7 @@ async def test_store_of_version_2_is_upgraded_with_owners(tmp_path: Path) -> Non
     peer = PutPeer("q", "", 3.5, "10.0.0.1:4711")
     item = PutJob("q", 3, b"\4", 0, "identity ann")
     value = PutRetained('["t"]', b"2", 8, "address 10.0.0.1")
-    await keep(path, peer, item, value)
+    await write_and_close(path, peer, item, value)
     assert content(path) == replace(
         expected, peers=[expected.peers[0], peer], jobs=[*expected.jobs, item], retained=[value]
     )
@@ -158,7 +159,7 @@ VERSION_3 = (
 """Store of version 3, without marks and checksums."""
 
 
-@in_loop
+@async_test
 async def test_store_of_version_3_is_upgraded_with_checksums(tmp_path: Path) -> None:
     path = tmp_path / "s"
     run_sql(path, *VERSION_3.split(";"), f"PRAGMA application_id = {schema.APPLICATION_ID}", "PRAGMA user_version = 3")
@@ -206,7 +207,7 @@ INVALID_FILES: list[tuple[str, Callable[[Path], object], str]] = [
 @pytest.mark.parametrize(
     ("make", "sentence"), [item[1:] for item in INVALID_FILES], ids=[item[0] for item in INVALID_FILES]
 )
-@in_loop
+@async_test
 async def test_other_file_is_refused_and_unchanged(
     tmp_path: Path, make: Callable[[Path], object], sentence: str
 ) -> None:
@@ -214,29 +215,29 @@ async def test_other_file_is_refused_and_unchanged(
     make(path)
     before = path.read_bytes() if path.is_file() else b""
     with pytest.raises(StoreError) as caught:
-        opened(path)
+        open_store(path)
     assert str(caught.value).startswith(f"{path} {sentence}")
     assert (path.read_bytes() if path.is_file() else b"") == before
 
 
-@in_loop
+@async_test
 async def test_file_in_place_of_the_folder_is_an_error(tmp_path: Path) -> None:
     (tmp_path / "file").write_bytes(b"")
     with pytest.raises(StoreError, match="cannot be opened as a store"):
-        opened(tmp_path / "file" / "s")
+        open_store(tmp_path / "file" / "s")
 
 
-@in_loop
+@async_test
 async def test_empty_file_becomes_a_store(tmp_path: Path) -> None:
     (tmp_path / "s").write_bytes(b"")
-    await keep(tmp_path / "s", PutRequest("p", "k", b"", LATER))
+    await write_and_close(tmp_path / "s", PutRequest("p", "k", b"", LATER))
     assert len(content(tmp_path / "s").requests) == 1
 
 
-@in_loop
+@async_test
 async def test_damaged_store_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "s"
-    await keep(path, *(PutRequest("p", str(number), bytes(1000), LATER) for number in range(50)))
+    await write_and_close(path, *(PutRequest("p", str(number), bytes(1000), LATER) for number in range(50)))
     data = bytearray(path.read_bytes())
     data[8192:] = b"\xa5" * (len(data) - 8192)
     path.write_bytes(data)
@@ -244,7 +245,7 @@ async def test_damaged_store_is_refused(tmp_path: Path) -> None:
         content(path)
 
 
-@in_loop
+@async_test
 async def test_second_process_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "s"
     sentence = "is in use: another process has opened this store; stop that process"
@@ -252,13 +253,13 @@ async def test_second_process_is_refused(tmp_path: Path) -> None:
         assert holder.stdout is not None
         assert holder.stdout.readline() == "open\n"
         with pytest.raises(StoreError, match=sentence):
-            opened(path)
+            open_store(path)
         holder.kill()
-    store = opened(path)
+    store = open_store(path)
     with child("hold", path) as process:
         _, err = process.communicate()
     with pytest.raises(StoreError, match=sentence):
-        opened(path)
+        open_store(path)
     store.close()
     assert sentence in err
 
@@ -269,7 +270,7 @@ def test_missing_permission_is_an_error(name: str, mode: int) -> None:
     with tempfile.TemporaryDirectory() as folder_name:
         folder = Path(folder_name)
         folder.chmod(0o755)
-        asyncio.run(keep(folder / "s", PutRequest("p", "k", b"", LATER)))
+        asyncio.run(write_and_close(folder / "s", PutRequest("p", "k", b"", LATER)))
         (folder / name).chmod(mode)
         try:
             with child("denied", folder / "s") as process:

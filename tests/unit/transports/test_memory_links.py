@@ -10,7 +10,7 @@ from fiveways.transports.memory import MemoryLink, link_pair
 from fiveways.transports.spool import DiskSpools
 from fiveways.wire.blob import Blob
 from fiveways.wire.packet import Packet
-from tests.support.event_loops import on_both_loops
+from tests.support.running import on_both_loops
 
 
 class RecordingReceiver:

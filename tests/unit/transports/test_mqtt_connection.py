@@ -7,8 +7,8 @@ import pytest
 from fiveways.errors import ConnectionLost, Refused
 from fiveways.transports import mqtt_connection, mqtt_frames
 from fiveways.transports.mqtt_link import MqttMessage, PacketIdsExhausted, SubscriptionRefused, open_mqtt
-from tests.support.event_loops import on_both_loops
-from tests.support.mqtt_fakes import Ear, FakePlace, fake_broker, wired
+from tests.support.mqtt_fakes import FakePlace, RecordingReceiver, fake_broker, open_recorded_link
+from tests.support.running import on_both_loops
 
 PUBACK, PUBREC, PUBREL, PUBCOMP = mqtt_frames.PUBACK, mqtt_frames.PUBREC, mqtt_frames.PUBREL, mqtt_frames.PUBCOMP
 acknowledge = mqtt_frames.acknowledge
@@ -28,7 +28,7 @@ async def run_iterations(count: int = 3) -> None:
 
 @on_both_loops
 async def test_packets_of_one_iteration_are_one_write() -> None:
-    link, wire = wired(Ear())
+    link, wire = open_recorded_link(RecordingReceiver())
     for number in range(5):
         link.publish("t", b"%d" % number)
     assert wire.written == []
@@ -39,8 +39,8 @@ async def test_packets_of_one_iteration_are_one_write() -> None:
 
 @on_both_loops
 async def test_acknowledgements_and_replies_are_one_write() -> None:
-    ear = Ear()
-    link, wire = wired(ear)
+    ear = RecordingReceiver()
+    link, wire = open_recorded_link(ear)
     loop = asyncio.get_running_loop()
     # Like the caller of a resolved future, which continues in the next iteration.
     ear.on_received = lambda heard: loop.call_soon(link.publish, "t", heard.payload)
@@ -53,7 +53,7 @@ async def test_acknowledgements_and_replies_are_one_write() -> None:
 
 @on_both_loops
 async def test_flush_writes_at_once_and_only_once() -> None:
-    link, wire = wired(Ear())
+    link, wire = open_recorded_link(RecordingReceiver())
     link.publish("t", b"a", qos=0)
     link.flush()
     assert wire.written == [message(b"a", 0)]
@@ -64,8 +64,8 @@ async def test_flush_writes_at_once_and_only_once() -> None:
 
 @on_both_loops
 async def test_message_is_acknowledged_after_delivery() -> None:
-    ear = Ear()
-    link, wire = wired(ear)
+    ear = RecordingReceiver()
+    link, wire = open_recorded_link(ear)
     ear.on_received = lambda _: link.flush()
     link.data_received(message(b"a", 1, 5))
     assert wire.written == []
@@ -75,15 +75,15 @@ async def test_message_is_acknowledged_after_delivery() -> None:
 
 @on_both_loops
 async def test_large_output_is_flushed_within_the_iteration() -> None:
-    link, wire = wired(Ear())
+    link, wire = open_recorded_link(RecordingReceiver())
     link.publish("t", b"x" * mqtt_connection.HIGH_WATER)
     assert len(wire.written) == 1
 
 
 @on_both_loops
 async def test_unacknowledged_messages_make_the_link_full() -> None:
-    ear = Ear()
-    link, _ = wired(ear)
+    ear = RecordingReceiver()
+    link, _ = open_recorded_link(ear)
     limit = mqtt_connection.MAX_UNACKNOWLEDGED
     for number in range(limit):
         assert not link.is_full, number
@@ -99,7 +99,7 @@ async def test_unacknowledged_messages_make_the_link_full() -> None:
 
 @on_both_loops
 async def test_packet_ids_wrap_and_are_exhausted() -> None:
-    link, _ = wired(Ear())
+    link, _ = open_recorded_link(RecordingReceiver())
     link.publish("t", b"")
     for number in range(2, mqtt_frames.MAX_PACKET_ID + 1):
         link.publish("t", b"")
@@ -120,8 +120,8 @@ async def test_packet_ids_wrap_and_are_exhausted() -> None:
 
 @on_both_loops
 async def test_full_socket_makes_the_link_full() -> None:
-    ear = Ear()
-    link, _ = wired(ear)
+    ear = RecordingReceiver()
+    link, _ = open_recorded_link(ear)
     link.pause_writing()
     assert link.is_full
     link.resume_writing()
@@ -131,7 +131,7 @@ async def test_full_socket_makes_the_link_full() -> None:
 @on_both_loops
 async def test_broker_that_never_reads_is_closed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(mqtt_connection, "MAX_WAITING", 1000)
-    link, wire = wired(Ear())
+    link, wire = open_recorded_link(RecordingReceiver())
     link.pause_writing()
     link.data_received(message(b"", 1) * 249)
     await run_iterations()
@@ -143,8 +143,8 @@ async def test_broker_that_never_reads_is_closed(monkeypatch: pytest.MonkeyPatch
 
 @on_both_loops
 async def test_unexpected_acknowledgements_are_ignored() -> None:
-    ear = Ear()
-    link, wire = wired(ear)
+    ear = RecordingReceiver()
+    link, wire = open_recorded_link(ear)
     unknown = [acknowledge(kind, 9) for kind in (PUBACK, PUBREC, PUBCOMP, mqtt_frames.UNSUBACK)]
     link.data_received(b"".join(unknown) + b"\x90\x03\x00\x09\x80" + b"\xd0\x00" + message(b"a", 0))
     assert ear.payloads == [b"a"]
@@ -155,13 +155,13 @@ async def test_unexpected_acknowledgements_are_ignored() -> None:
 
 @on_both_loops
 async def test_qos_2_message_is_delivered_once() -> None:
-    ear = Ear()
-    link, wire = wired(ear)
+    ear = RecordingReceiver()
+    link, wire = open_recorded_link(ear)
     redelivered = bytearray(message(b"a", 2, 5))
     redelivered[0] |= 8
     link.data_received(message(b"a", 2, 5) + redelivered)
     link.data_received(acknowledge(PUBREL, 5) * 2 + message(b"b", 2, 5))
-    assert ear.heard == [MqttMessage("t", b"a", False, False, 2, 5), MqttMessage("t", b"b", False, False, 2, 5)]
+    assert ear.messages == [MqttMessage("t", b"a", False, False, 2, 5), MqttMessage("t", b"b", False, False, 2, 5)]
     await run_iterations()
     assert wire.written == [
         acknowledge(PUBREC, 5) * 2 + acknowledge(PUBCOMP, 5) * 2 + acknowledge(PUBREC, 5),
@@ -170,21 +170,21 @@ async def test_qos_2_message_is_delivered_once() -> None:
 
 @on_both_loops
 async def test_flags_of_a_redelivered_message_are_set() -> None:
-    ear = Ear()
-    link, _ = wired(ear)
+    ear = RecordingReceiver()
+    link, _ = open_recorded_link(ear)
     redelivered = bytearray(message(b"a", 1, 5))
     redelivered[0] |= 9
     link.data_received(bytes(redelivered))
-    assert ear.heard == [MqttMessage("t", b"a", True, True, 1, 5)]
+    assert ear.messages == [MqttMessage("t", b"a", True, True, 1, 5)]
 
 
 @on_both_loops
 async def test_no_message_is_delivered_after_an_abort() -> None:
-    ear = Ear()
-    link, wire = wired(ear)
+    ear = RecordingReceiver()
+    link, wire = open_recorded_link(ear)
     ear.on_received = lambda _: link.abort()
     link.data_received(message(b"a", 0) * 3)
-    assert (len(ear.heard), wire.is_over) == (1, True)
+    assert (len(ear.messages), wire.is_over) == (1, True)
     link.publish("t", b"not sent")
     link.close()
     link.connection_lost(None)
@@ -199,7 +199,7 @@ async def test_no_message_is_delivered_after_an_abort() -> None:
 
 @on_both_loops
 async def test_invalid_arguments_are_refused() -> None:
-    link, _ = wired(Ear())
+    link, _ = open_recorded_link(RecordingReceiver())
     with pytest.raises(ValueError, match="wildcard"):
         link.publish("a/#", b"")
     with pytest.raises(ValueError, match="QoS 0 or 1"):
@@ -213,7 +213,7 @@ async def test_invalid_arguments_are_refused() -> None:
 
 @on_both_loops
 async def test_topic_cache_is_bounded() -> None:
-    link, _ = wired(Ear())
+    link, _ = open_recorded_link(RecordingReceiver())
     for number in range(3000):
         link.publish(f"t/{number}", b"", qos=0)
     link.publish("x" * 1000, b"")
@@ -221,7 +221,7 @@ async def test_topic_cache_is_bounded() -> None:
 
 
 async def refusal(place: FakePlace, seconds: float = 5.0) -> ConnectionLost:
-    ear = Ear()
+    ear = RecordingReceiver()
     with pytest.raises(ConnectionLost) as caught:
         await open_mqtt(place.broker, ear, timeout=seconds)
     await asyncio.sleep(0.01)
@@ -264,7 +264,7 @@ async def test_connection_closed_before_connack_is_an_error() -> None:
 @on_both_loops
 async def test_connect_may_be_cancelled() -> None:
     async with fake_broker(b"") as place:
-        opening = asyncio.ensure_future(open_mqtt(place.broker, Ear()))
+        opening = asyncio.ensure_future(open_mqtt(place.broker, RecordingReceiver()))
         connection = await place.connection()
         opening.cancel()
         with pytest.raises(asyncio.CancelledError):
@@ -275,20 +275,20 @@ async def test_connect_may_be_cancelled() -> None:
 @on_both_loops
 async def test_invalid_packet_ends_the_link_with_a_reason() -> None:
     async with fake_broker() as place:
-        ear = Ear()
+        ear = RecordingReceiver()
         await open_mqtt(place.broker, ear, max_packet=1000)
         (await place.connection()).say(message(b"a", 0) + b"\x30\xff\x7f")
-        assert "longer than 1000" in await ear.loses()
+        assert "longer than 1000" in await ear.wait_for_loss()
         assert ear.payloads == [b"a"]
-        await open_mqtt(place.broker, ear := Ear())
+        await open_mqtt(place.broker, ear := RecordingReceiver())
         (await place.connection()).say(b"\x20\x02\x00\x00")
-        assert "second CONNACK" in await ear.loses()
+        assert "second CONNACK" in await ear.wait_for_loss()
 
 
 @on_both_loops
 async def test_refused_filter_is_an_error() -> None:
     async with fake_broker() as place:
-        link = await open_mqtt(place.broker, Ear())
+        link = await open_mqtt(place.broker, RecordingReceiver())
         connection = await place.connection()
         for codes, error in ((b"\x01\x80", "subscription to b/c"), (b"\x01", "1 of 2"), (b"\x01\x01\x01", "3 of 2")):
             pending = asyncio.ensure_future(link.subscribe(["a", "b/c"]))
@@ -303,14 +303,14 @@ async def test_refused_filter_is_an_error() -> None:
 @on_both_loops
 async def test_pending_requests_fail_when_the_connection_is_lost() -> None:
     async with fake_broker() as place:
-        link = await open_mqtt(place.broker, ear := Ear())
+        link = await open_mqtt(place.broker, ear := RecordingReceiver())
         connection = await place.connection()
         cancelled = asyncio.ensure_future(link.subscribe(["a"]))
         pending = [asyncio.ensure_future(link.subscribe(["b"])), asyncio.ensure_future(link.unsubscribe(["b"]))]
         await connection.packet()
         cancelled.cancel()
         connection.hang_up()
-        assert await ear.loses()
+        assert await ear.wait_for_loss()
         for request in pending:
             with pytest.raises(ConnectionLost):
                 await request
@@ -319,7 +319,7 @@ async def test_pending_requests_fail_when_the_connection_is_lost() -> None:
 @on_both_loops
 async def test_close_sends_disconnect() -> None:
     async with fake_broker() as place:
-        link = await open_mqtt(place.broker, ear := Ear(), keepalive=0)
+        link = await open_mqtt(place.broker, ear := RecordingReceiver(), keepalive=0)
         connection = await place.connection()
         link.publish("t", b"last", qos=0)
         link.close()
@@ -327,48 +327,48 @@ async def test_close_sends_disconnect() -> None:
         assert await connection.packet() == message(b"last", 0)
         assert await connection.packet() == mqtt_frames.DISCONNECT
         assert await connection.packet() == b""
-        assert await ear.loses() == "closed by this end"
+        assert await ear.wait_for_loss() == "closed by this end"
 
 
 @on_both_loops
 async def test_close_does_not_wait_for_a_broker_that_does_not_read(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(mqtt_connection, "_LINGER", 0.05)
     async with fake_broker() as place:
-        link = await open_mqtt(place.broker, ear := Ear())
+        link = await open_mqtt(place.broker, ear := RecordingReceiver())
         while not link.is_full:
             link.publish("t", b"x" * 100_000)
         assert link.unsent_bytes() > 0
         link.close()
-        assert await ear.loses() == "closed by this end"
+        assert await ear.wait_for_loss() == "closed by this end"
 
 
 @on_both_loops
 async def test_keepalive_detects_a_silent_broker() -> None:
     async with fake_broker() as place:
-        await open_mqtt(place.broker, ear := Ear(), keepalive=0.2)
+        await open_mqtt(place.broker, ear := RecordingReceiver(), keepalive=0.2)
         connection = await place.connection()
         for _ in range(6):
             await connection.pinged()
             connection.say(b"\xd0\x00")
         assert not ear.losses
-        assert "was silent" in await ear.loses()
+        assert "was silent" in await ear.wait_for_loss()
 
 
 @on_both_loops
 async def test_paused_link_does_not_lose_its_broker() -> None:
     async with fake_broker() as place:
-        link = await open_mqtt(place.broker, ear := Ear(), keepalive=0.1)
+        link = await open_mqtt(place.broker, ear := RecordingReceiver(), keepalive=0.1)
         connection = await place.connection()
         link.pause_reading()
         for _ in range(8):
             await connection.pinged()
         connection.say(message(b"a", 0))
         await asyncio.sleep(0.02)
-        assert not ear.heard
+        assert not ear.messages
         link.resume_reading()
-        assert await ear.hears(1) == [b"a"]
+        assert await ear.wait_for_messages(1) == [b"a"]
         link.abort()
-        assert await ear.loses() == "closed by this end"
+        assert await ear.wait_for_loss() == "closed by this end"
 
 
 @on_both_loops
@@ -376,7 +376,7 @@ async def test_raising_receiver_ends_its_link() -> None:
     exceptions: list[object] = []
     asyncio.get_running_loop().set_exception_handler(lambda _, context: exceptions.append(context.get("exception")))
     async with fake_broker() as place:
-        await open_mqtt(place.broker, ear := Ear())
+        await open_mqtt(place.broker, ear := RecordingReceiver())
         error = ZeroDivisionError("on purpose")
 
         def fail(_: MqttMessage) -> None:
@@ -384,5 +384,5 @@ async def test_raising_receiver_ends_its_link() -> None:
 
         ear.on_received = fail
         (await place.connection()).say(message(b"a", 1))
-        assert "on purpose" in await ear.loses()
+        assert "on purpose" in await ear.wait_for_loss()
         assert error in exceptions

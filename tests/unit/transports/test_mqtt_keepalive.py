@@ -4,7 +4,7 @@ import asyncio
 import time
 
 from fiveways.transports.mqtt_keepalive import Keepalive
-from tests.support.event_loops import on_both_loops
+from tests.support.running import on_both_loops
 
 
 @on_both_loops
