@@ -274,7 +274,7 @@ def _header_lines(run: str, op: str, operation: OperationTrace, summary: dict[st
     )
     lines = [first, Text(f"  caller  {_session_text(summary['caller'])}")]
     callees = summary["callees"]
-    lines += [Text(f"  callee  {_session_text(line)}") for line in callees] if isinstance(callees, list) else []
+    lines += [Text(f"  callee  {_session_text(callee)}") for callee in callees] if isinstance(callees, list) else []
     if not callees:
         lines.append(Text("  callee  none: the hub or its application responded, or the call was not forwarded"))
     lines.append(Text(f"  {_count_text(summary)}"))

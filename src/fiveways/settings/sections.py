@@ -303,7 +303,7 @@ class SettingsOrigin:
     """Sources of settings, for a reload."""
 
     path: Path | None
-    # The environment may contain secrets, so `repr` omits it.
+    # The environment may contain credentials, so `repr` omits it.
     env: Mapping[str, str] = field(repr=False)
     flags: Mapping[str, object] = field(repr=False)
 

@@ -52,7 +52,7 @@ def parse_text(text: str, kind: object, location: SettingLocation, key: str) -> 
 
 
 def _invalid_value_error(raw_value: object, kind: object, location: SettingLocation, key: str) -> Exception:
-    # A list, a table or a URL may contain secrets.
+    # A list, a table or a URL may contain credentials.
     shown = (
         f", not {_show_value(raw_value)}" if isinstance(raw_value, str | int | float) and _may_show_value(kind) else ""
     )

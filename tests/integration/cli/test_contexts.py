@@ -319,8 +319,8 @@ def test_context_is_replaced_with_force_only(said: CommandRunner) -> None:
     ("arguments", "reason"),
     [
         (["hub"], "must begin with a scheme"),
-        (["http://hub"], "says no protocol"),
-        (["mqtt-rpc+ftp://hub"], "is no way to a broker"),
+        (["http://hub"], "has no protocol"),
+        (["mqtt-rpc+ftp://hub"], "is not a broker scheme"),
         ([CLOSED, "--identity", "me"], "must be given together"),
         ([CLOSED, "--secret-file", "s"], "must be given together"),
         ([CLOSED, "--token-file", "t", "--identity", "me", "--secret-file", "s"], "cannot be combined"),

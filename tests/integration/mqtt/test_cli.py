@@ -61,7 +61,7 @@ def test_commands_that_a_broker_does_not_support_are_refused() -> None:
         (("push", url, "q", "1"), "an MQTT broker supports only call, publish and subscribe"),
         (("call", url, "a.b", "--verbose"), "does not support --verbose"),
         (("call", url, "a.b", "--attach", "x"), "does not support attachments"),
-        (("call", "mqtt-rpc+tcp://h", "a.b"), "is no way to a broker"),
+        (("call", "mqtt-rpc+tcp://h", "a.b"), "is not a broker scheme"),
         (
             ("call", "lrpm+ws://localhost:1", "a.b", "--schema", "x"),
             "--schema is only for services behind an MQTT broker",

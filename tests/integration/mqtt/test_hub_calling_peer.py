@@ -67,5 +67,5 @@ async def test_caller_behind_the_broker_supports_only_callbacks(broker: RunningB
     async with hub_at(broker, app) as _, bare(broker, "/desk") as desk:
         desk.say(encoded("missing", 9))
         refused = (await value_of(desk, 9)).decode().split("\n")
-        texts = ["call its services", "has no variables", "cannot be closed", "publish on a topic of the hub"]
+        texts = ["call registered methods", "has no variables", "cannot be closed", "publish on a topic of the hub"]
         assert [text in encoded for text, encoded in zip(texts, refused, strict=True)] == [True] * 4, refused

@@ -186,7 +186,7 @@ async def test_store_that_could_not_be_closed_in_good_order_starts(tmp_path: Pat
 def test_process_that_ends_without_closing_the_store_is_no_damage(tmp_path: Path, writes: int) -> None:
     with child("leave", tmp_path / "s", writes) as process:
         _, err = process.communicate()
-    assert (process.returncode, err) == (1, "it ends\n")
+    assert (process.returncode, err) == (1, "exit\n")
 
     async def items() -> int:
         return len(content(tmp_path / "s").jobs)

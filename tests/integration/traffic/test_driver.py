@@ -190,7 +190,7 @@ def test_command_prints_a_table_or_json() -> None:
         (["192.0.2.1:7500"], 2, "192.0.2.1 is another machine; --yes-remote allows it"),
         (["--mqtt", "mqtt://192.0.2.1"], 2, "192.0.2.1 is another machine"),
         (["mqtt://localhost"], 2, "is not the address of a hub"),
-        (["--mqtt", "localhost"], 2, "is no way to a broker"),
+        (["--mqtt", "localhost"], 2, "is not a broker scheme"),
         (["localhost:9", "--seconds", "1"], 1, "localhost:9"),
     ],
 )

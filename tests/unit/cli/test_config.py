@@ -58,7 +58,7 @@ def test_weak_tokens_are_refused_unless_a_setting_allows_them(
     file.write_text(identity, encoding="utf-8")
     assert main(["config", "check", str(file)]) == 1
     output = capsys.readouterr().err
-    assert f"{file}: the {key} of 'a' has about 13 bits, and should have 128" in output
+    assert f"{file}: the {key} of 'a' has about 13 bits but needs 128" in output
     assert "hidden" not in output
     file.write_text(f"[auth]\nallow_weak_tokens = true\n{identity}", encoding="utf-8")
     assert main(["config", "check", str(file)]) == 0
