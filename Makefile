@@ -1,5 +1,5 @@
-# Everything runs from .venv, which scripts/setup makes: with what Fiveways needs, and for all but `run` and `serve` with
-# the tools for working on it.
+# Everything runs from .venv, which scripts/setup creates: with the dependencies of Fiveways, and for all targets but `run`
+# and `serve` with the development tools.
 PYTHON ?= python3
 WORKERS ?= auto
 SECONDS ?= 60
@@ -20,18 +20,18 @@ COMPILE := $(RUN) uv pip compile --quiet --universal --python-version 3.11 --gen
 .DEFAULT_GOAL := help
 .PHONY: help run serve test programs bare style format types unit coverage fuzz fuzz-hub chaos soak attacks chaos-net bench-codecs bench-hub bench-journal bench-mqtt bench-nq bench-pipeline bench-store docs images proto web lowest lock clean
 
-help: ## this list
+help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
-run: $(RUNS) ## set up .venv if need be, then see all of it in a minute; FLAGS='--keep' keeps the hub
+run: $(RUNS) ## set up .venv, then run the demo for a minute; FLAGS='--keep' keeps the hub running
 	@scripts/programs run
 	.venv/bin/fiveways demo $(FLAGS)
 
-serve: $(RUNS) ## the hub with examples/app.py; FLAGS='--port 7600'
+serve: $(RUNS) ## run a hub with examples/app.py; FLAGS='--port 7600'
 	.venv/bin/fiveways serve --app examples.app:app $(FLAGS)
 
-# Half of what tests take is spent on waiting, which leaves room for mypy; what it says comes after the tests.
-test: programs style ## set up .venv if need be, then everything that must pass before a commit
+# The tests wait for half of their time, so mypy runs beside them. Its output follows theirs.
+test: programs style ## set up .venv, then run style checks, type checks and all tests
 	@log=$$(mktemp); $(MAKE) --no-print-directory types >$$log 2>&1 & types=$$!; trap 'kill $$types' INT TERM; \
 	$(MAKE) --no-print-directory unit; unit=$$?; \
 	wait $$types; types=$$?; cat $$log; rm -f $$log; exit $$((unit | types))
@@ -39,63 +39,63 @@ test: programs style ## set up .venv if need be, then everything that must pass 
 programs:
 	@scripts/programs test
 
-bare: ## `make run` and `make test` on a minimal Debian 12, as root and as a user; needs root; FLAGS='--only root-run'
+bare: ## run `make run` and `make test` in a minimal Debian 12, as root and as a user; needs root; FLAGS='--only root-run'
 	@scripts/bare $(FLAGS)
 
-style: $(READY) ## ruff: rules and formatting
+style: $(READY) ## check rules and formatting with ruff
 	$(RUN) ruff check
 	$(RUN) ruff format --check
 
-format: $(READY) ## let ruff rewrite what it can
+format: $(READY) ## format the code, and fix what ruff can fix
 	$(RUN) ruff check --fix
 	$(RUN) ruff format
 
-types: $(READY) ## mypy --strict
+types: $(READY) ## check types with mypy --strict
 	$(RUN) mypy --strict $(TYPED)
 
-unit: programs $(READY) ## all tests; WORKERS=0 runs them in one process
+unit: programs $(READY) ## run all tests; WORKERS=0 runs them in one process
 	$(RUN) pytest -n $(WORKERS)
 
-coverage: programs $(READY) ## all tests, and the lines and branches they missed
+coverage: programs $(READY) ## run all tests, and report uncovered lines and branches
 	$(RUN) pytest -n $(WORKERS) --cov --cov-report=term
 
-fuzz: $(READY) ## throw garbage for SECONDS=60, or INPUTS of it, at PROTOCOL=name, or at all in turn
+fuzz: $(READY) ## send malformed input to PROTOCOL=name, or to all in turn, for SECONDS=60 or INPUTS=n
 	PYTHONPATH=src $(RUN) fuzz.fuzz_protocol --seconds $(SECONDS) --inputs $(INPUTS) $(PROTOCOL)
 
-fuzz-hub: $(READY) ## frames of several peers at one hub, its store and its restarts, for SECONDS=60 or INPUTS of them; FLAGS='--processes 2 --seed 7'
+fuzz-hub: $(READY) ## send frames of several peers to a hub with store and restarts, for SECONDS=60 or INPUTS=n; FLAGS='--processes 2 --seed 7'
 	PYTHONPATH=src $(RUN) fuzz.fuzz_hub --seconds $(if $(filter-out 0,$(INPUTS)),0,$(SECONDS)) --inputs $(INPUTS) $(FLAGS)
 
-chaos: $(READY) ## kill the hub 100 times under load, and count every request, job and value; FLAGS='--kills 5 --without journal'
+chaos: $(READY) ## kill the hub 100 times under load, and count requests, jobs and values; FLAGS='--kills 5 --without journal'
 	PYTHONPATH=src $(RUN) chaos $(FLAGS)
 
-chaos-net: $(READY) ## put a bad network between the hub and its clients; needs root; FLAGS='--scenario loss-20 --seed 2'
+chaos-net: $(READY) ## run clients over a network with loss, delay and partitions; needs root; FLAGS='--scenario loss-20 --seed 2'
 	PYTHONPATH=src $(RUN) chaos.net $(FLAGS)
 
-soak: $(READY) ## mixed traffic for MINUTES=60; memory, descriptors and threads of the hub must not grow; FLAGS='--seed 2'
+soak: $(READY) ## run mixed traffic for MINUTES=60, and check that memory, descriptors and threads do not grow; FLAGS='--seed 2'
 	PYTHONPATH=src $(RUN) chaos.soak --minutes $(MINUTES) $(FLAGS)
 
-attacks: $(READY) ## what hostile peers cost the hub and a healthy peer; FLAGS='--only sessions --scale 0.1'
+attacks: $(READY) ## measure the cost of hostile peers for the hub and a healthy peer; FLAGS='--only sessions --scale 0.1'
 	PYTHONPATH=src $(RUN) chaos.attacks $(FLAGS)
 
-bench-codecs: $(READY) ## what decoding, encoding and routing a call costs in each protocol, beside msgspec
+bench-codecs: $(READY) ## measure decoding, encoding and routing of a call in each protocol, beside msgspec
 	.venv/bin/python benchmarks/bench_codecs.py
 
-bench-hub: $(READY) ## the hub beside a bare relay, nats-server and Crossbar, about ten minutes; FLAGS=--quick
+bench-hub: $(READY) ## measure the hub beside a bare relay, nats-server and Crossbar, about ten minutes; FLAGS=--quick
 	$(RUN) benchmarks.hub $(FLAGS)
 
-bench-nq: $(READY) ## requests in NQ with the store and without it, beside plain calls; FLAGS='--quick'
+bench-nq: $(READY) ## measure NQ requests with and without the store, beside plain calls; FLAGS='--quick'
 	$(RUN) benchmarks.nq $(FLAGS)
 
-bench-journal: $(READY) ## routed calls of a hub with a journal, beside one without; FLAGS='--quick'
+bench-journal: $(READY) ## measure routed calls with a journal, beside a hub without; FLAGS='--quick'
 	$(RUN) benchmarks.journal $(FLAGS)
 
-bench-mqtt: programs $(READY) ## calls over MQTT through each broker, beside a bare echo on one topic; FLAGS='--quick'
+bench-mqtt: programs $(READY) ## measure calls over MQTT through each broker, beside a bare echo; FLAGS='--quick'
 	$(RUN) benchmarks.mqtt $(FLAGS)
 
-bench-pipeline: $(READY) ## the pipeline on 10 million frames: Spark beside DuckDB, all tables, growth, the stream; FLAGS='--quick'
+bench-pipeline: $(READY) ## measure the pipeline on 10 million frames: Spark beside DuckDB, all tables, growth, the stream; FLAGS='--quick'
 	$(RUN) benchmarks.pipeline $(FLAGS)
 
-bench-store: $(READY) ## the durable store beside a bare SQLite loop; FLAGS='--quick'
+bench-store: $(READY) ## measure the durable store beside a bare SQLite loop; FLAGS='--quick'
 	$(RUN) benchmarks.store $(FLAGS)
 
 docs: $(READY) ## write the generated pages: configuration, metrics, tables and API from the code, the matrix from a test run
@@ -108,7 +108,7 @@ docs: $(READY) ## write the generated pages: configuration, metrics, tables and 
 images: $(READY) ## take the pictures of the README: the dashboard during the demo, and its report
 	.venv/bin/python scripts/images.py docs/images
 
-proto: $(READY) ## regenerate rpc_pb2.py and rpc_pb2.pyi from rpc.proto
+proto: $(READY) ## generate rpc_pb2.py and rpc_pb2.pyi from rpc.proto
 	$(RUN) grpc_tools.protoc --proto_path=src --descriptor_set_out=.venv/rpc.binpb --mypy_out=quiet:src \
 		--plugin=protoc-gen-mypy=.venv/bin/protoc-gen-mypy $(RPC).proto
 	.venv/bin/python scripts/message_classes.py < .venv/rpc.binpb > $(RPC)_pb2.py.new && mv $(RPC)_pb2.py.new $(RPC)_pb2.py
@@ -117,7 +117,7 @@ web: $(READY) ## bundle web/client into web/fiveways.js; its tables are generate
 	PYTHONPATH=src $(RUN) scripts.javascript_tables > $(WEB)/client/tables.js.new && mv $(WEB)/client/tables.js.new $(WEB)/client/tables.js
 	PYTHONPATH=src $(RUN) scripts.javascript_bundle $(WEB)/client/index.js > $(WEB)/fiveways.js.new && mv $(WEB)/fiveways.js.new $(WEB)/fiveways.js
 
-lowest: $(READY) ## the tests of the client and its transports with the lowest version of each requirement
+lowest: $(READY) ## test the client and its transports with the lowest version of each requirement
 	rm -rf .cache/lowest
 	$(RUN) uv venv --quiet --python .venv/bin/python .cache/lowest
 	$(RUN) uv pip install --quiet --python .cache/lowest/bin/python --resolution lowest-direct --editable '.[hub]'
@@ -128,12 +128,12 @@ lowest: $(READY) ## the tests of the client and its transports with the lowest v
 		tests/integration/client tests/unit/client tests/integration/runtime/test_http_port.py \
 		tests/unit/protocols/mqtt_rpc/test_frames.py tests/integration/packaging/test_client_install.py
 
-lock: $(READY) ## rewrite the lock files; LOCK_FLAGS=--upgrade takes newer versions
+lock: $(READY) ## write the lock files; LOCK_FLAGS=--upgrade takes newer versions
 	$(COMPILE) --extra hub --output-file requirements.lock
 	$(COMPILE) --extra hub --extra pipeline --constraint requirements.lock --output-file requirements-pipeline.lock
 	$(COMPILE) --extra all --group dev --constraint requirements-pipeline.lock --output-file requirements-dev.lock
 
-clean: ## remove caches and build products; .venv stays
+clean: ## remove caches and build products, but not .venv
 	rm -rf build dist .coverage* .hypothesis .mypy_cache .pytest_cache .ruff_cache src/*.egg-info
 	find src tests $(wildcard chaos fuzz benchmarks) -name __pycache__ -type d -prune -exec rm -rf {} +
 
