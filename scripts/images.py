@@ -43,6 +43,7 @@ def main(folder: Path) -> None:
                 _wait_for_report(demo.stdout)
                 page.goto(next(run.rglob("report.html")).as_uri())
                 page.wait_for_timeout(1000)
+                page.evaluate("document.querySelector('#services').scrollIntoView()")
                 page.screenshot(path=folder / "report.png")
             finally:
                 demo.terminate()

@@ -91,7 +91,7 @@ async def leave(path: Path, writes: str) -> None:
     store = open_store(path)
     for number in range(int(writes)):
         assert await write(store, PutJob("q", number, b"1", 0)) == [None]
-    sys.exit("it ends")
+    sys.exit("exit")
 
 
 async def hold(path: Path) -> None:

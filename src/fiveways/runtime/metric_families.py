@@ -202,7 +202,7 @@ login.
 
 
 def render_reference() -> str:
-    """Return docs/metrics.md."""
+    """Return the page of all metrics."""
     lines = [_HEAD, "| name | type | labels | meaning |", "| --- | --- | --- | --- |"]
     for family in FAMILIES.values():
         labels = ", ".join(f"`{label}`" for label in family.labels)
