@@ -35,13 +35,13 @@ class SubscribeOptions:
 
 
 class SubscriptionQueue:
-    """Events of one subscription that wait for the reader. When it is full, the oldest is dropped and counted."""
+    """Queue of one subscription's unread events. When it is full, its oldest event is dropped and counted."""
 
     def __init__(self, name: str, options: SubscribeOptions) -> None:
         self.name = name
         self.options = options
         self.is_open = False
-        """Whether the hub confirmed it, and a new connection must restore it."""
+        """Whether the hub has confirmed the subscription; if so, it is restored on a new connection."""
         self.restored = 0
         self.is_over = False
         self._error: Exception | None = None
@@ -134,7 +134,7 @@ class Subscriptions:
         return str(next(self._names))
 
     async def open(self, queue: SubscriptionQueue) -> None:
-        """Subscribe at the hub; CallError if it refuses."""
+        """Subscribe at the hub; NotExecuted if it refuses."""
         self._queues[queue.name] = (
             queue  # before the request, because the first event may follow the response immediately
         )
@@ -202,7 +202,7 @@ class Subscription:
         self._subscriptions = subscriptions
         self._queue = queue
         self._open_lock: asyncio.Lock = asyncio.Lock()
-        # A subscription that is garbage collected, after an `async for` without a block, unsubscribes.
+        # A subscription that was used without `async with` unsubscribes when it is garbage collected.
         loop = asyncio.get_running_loop()
         self._finalizer = weakref.finalize(self, _unsubscribe_forgotten, loop, subscriptions, queue)
         self._finalizer.atexit = False
@@ -213,11 +213,11 @@ class Subscription:
         return self._queue.restored
 
     async def open(self) -> "Subscription":
-        """Subscribe, unless it is open already. `async with` and `await` do this.
+        """Subscribe, unless the subscription is already open. `async with` and `await` do this.
 
         Raises:
-            NotExecuted: the hub refuses, or there is no connection in time.
-            CallError: the response did not arrive.
+            NotExecuted: the hub refused, or no connection was available in time.
+            CallError: no response arrived.
             ConnectionLost: the connection is closed for good.
         """
         async with self._open_lock:

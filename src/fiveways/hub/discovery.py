@@ -106,7 +106,7 @@ class Discovery:
     ) -> Deliveries:
         """Forward a query to the callee of a route, without the prefix."""
         if message.id in session.calls_made:
-            raise bad_arguments(f"a call {message.id} is open already")
+            raise bad_arguments(f"call {message.id} is already open")
         if len(session.calls_made) >= self._max_pending:
             raise overloaded("too many calls are open")
         registration = self._registrations.choose_callee(route)

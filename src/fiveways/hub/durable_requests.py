@@ -100,7 +100,7 @@ class DurableRequests:
             method = self._registrations.longest_route(message.method)
         may_register_soon = method is None and self._may_register_soon(message, now)
         if message.id in session.calls_made or key in self._by_key:
-            raise bad_arguments(f"a call {message.id} is open already")
+            raise bad_arguments(f"call {message.id} is already open")
         owner, size = session.owner, _size_of(message)
         has_callee = method is not None and self._has_callee(message.method, method)
         if excess := self._pool.excess(owner, size):

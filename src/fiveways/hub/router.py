@@ -25,7 +25,7 @@ from fiveways.model.outcomes import unsendable_reason, unsendable_result_failure
 from fiveways.wire.limits import Limits
 from fiveways.wire.payload import NULL, Payload
 
-_NOT_A_DESCRIPTION: Final = "the answer is no description"
+_NOT_A_DESCRIPTION: Final = "the response is not a description"
 
 
 class Router:
@@ -103,10 +103,14 @@ class Router:
         collects_stream: bool,
         now: float,
     ) -> Deliveries:
-        """Forward a call to this callee under its own `name` for the method, and in its `spelling` if one is known."""
+        """Forward a call to `callee`.
+
+        `name` is the folded name of the method at the callee, without a route, or the id of a callback. `spelling` is
+        that name as the callee's protocol writes it; empty if unknown.
+        """
         calls_made = caller.calls_made
         if message.id in calls_made:
-            raise bad_arguments(f"a call {message.id} is open already")
+            raise bad_arguments(f"call {message.id} is already open")
         if len(calls_made) >= self._max_pending or len(callee.calls_served) >= self._max_pending:
             raise overloaded("too many calls are open")
         attachments = message.attachments
@@ -129,7 +133,7 @@ class Router:
         if stream:
             pending.wants_stream = True
         elif collects_stream:
-            # With a stream of elements, an array that is one element stays distinct from the array of all elements.
+            # Request a stream, because a single array would be ambiguous: one element, or the array of all elements.
             stream = True
             pending.is_fast_path = False
         if message.progress:
@@ -159,7 +163,7 @@ class Router:
         return [Delivery(callee.peer, call, op)]
 
     def _start_collecting(self, caller: Session, message: Call) -> StreamCollector:
-        """Start to collect a streamed request for a callee without streams."""
+        """Start to collect a streamed request for a callee whose protocol cannot receive streams."""
         if message.attachments:
             raise bad_arguments("a streamed request with attachments cannot be forwarded to a callee without streams")
         collector = StreamCollector(self._limits, caller.collected_bytes)
@@ -170,7 +174,7 @@ class Router:
         return collector
 
     def forward_part(self, caller: Session, message: Part, now: float) -> Deliveries:
-        """Forward one more element of a streamed request, or collect it until the last one has come."""
+        """Forward one more part of a streamed request, or collect the parts until the last has arrived."""
         pending = caller.calls_made.get(message.id)
         if pending is None or not pending.has_more_parts:
             self._counters.stray += 1
@@ -269,7 +273,7 @@ class Router:
         return [Delivery(pending.caller.peer, element, operation_of(pending), pending if is_last else None)]
 
     def _collect_result(self, pending: PendingCall, message: Result, now: float) -> Deliveries:
-        """Forward a streamed result as one array to a caller without streams."""
+        """Collect a streamed result into one array for a caller that did not request a stream."""
         is_last = message.last or not message.stream
         try:
             body = self._add_to_array(pending, message)
@@ -287,7 +291,10 @@ class Router:
         return [Delivery(pending.caller.peer, answer, pending.op, pending)]
 
     def _add_to_array(self, pending: PendingCall, message: Result) -> Payload:
-        """Return the whole result after its last part; CollectError if it is too large or cannot be an array."""
+        """Add a part; return the collected array after the last part, otherwise NULL.
+
+        CollectError if the result is too large or cannot be an array.
+        """
         if pending.collector is None:
             if not message.stream:
                 return as_array(message.body or NULL)
@@ -342,7 +349,7 @@ class Router:
     # Ends without a response.
 
     def expire(self, now: float) -> Deliveries:
-        """End the calls after their deadlines."""
+        """End the calls whose deadlines have passed."""
         deliveries: Deliveries = []
         for pending in self._pending_calls.expire(now):
             deliveries += self._cancel_at_callee(pending)
@@ -350,7 +357,7 @@ class Router:
         return deliveries
 
     def end_all(self, now: float) -> Deliveries:
-        """End all calls, because the hub stops before their responses."""
+        """End all open calls, because the hub is stopping."""
         deliveries: Deliveries = []
         for pending in self._pending_calls.all():
             deliveries += self._cancel_at_callee(pending)
@@ -358,7 +365,7 @@ class Router:
         return deliveries
 
     def leave(self, session: Session, now: float) -> Deliveries:
-        """End the calls of a session as caller and as callee."""
+        """End the calls that a session made, and those that it was serving."""
         deliveries: Deliveries = []
         for pending in list(session.calls_made.values()):
             self._pending_calls.close(pending, now, Reason.CANCELLED, "the caller is gone")
@@ -405,14 +412,18 @@ class Router:
         return [*deliveries, Delivery(caller.peer, Failure(call_id, Reason.RAISED, text, name=name), undelivered.op)]
 
     def _cancel_at_callee(self, pending: PendingCall) -> Deliveries:
-        """Cancel a call at its callee; without cancellation in its protocol, only its conversation forgets the call."""
+        """Cancel a call at its callee.
+
+        If the callee's protocol has no cancellation, nothing is sent: only the protocol state of its session forgets
+        the call.
+        """
         callee = pending.callee
         if isinstance(pending.kind, BufferedRequest) or not callee.is_present:
             return []
         return [Delivery(callee.peer, Cancel(pending.op), operation_of(pending))]
 
     def _fail_lost(self, pending: PendingCall, text: str, now: float) -> Deliveries:
-        """End a call after the loss of its response: its method may have run, unless it was being collected."""
+        """Fail a call whose response is lost; its method may have run, unless its request was still being collected."""
         reason = Reason.UNAVAILABLE if isinstance(pending.kind, BufferedRequest) else Reason.LOST
         self._pending_calls.close(pending, now, reason, text)
         return self._end_without_result(pending, reason, text, now)

@@ -41,7 +41,7 @@ def resolve_filesystem(path: str) -> tuple[fs.FileSystem, str]:
 
 
 def segment_name(run: str, number: int) -> str:
-    """Return the name of a segment; the segments of a run sort by name."""
+    """Return the name of a segment; the segments of a run sort by name up to number 999999."""
     return f"{run}-{number:06}"
 
 

@@ -1,9 +1,9 @@
-"""Finalization: write the calls and orphans that only one segment contributes to, without a join.
+"""Finalization: write the calls and orphans that need no join.
 
-Each partial call has a bucket, computed from its key. If only one part has partial calls in a bucket, its calls and
-orphans are final and are written where the segment was read. Partial calls in shared buckets go to the table `_shared`
-for `silver.calls` and `silver.orphans`. A new segment that shares a bucket with an older part makes that part be
-finalized again.
+A part is the output of one decoded segment, or of several after compaction. Each partial call has a bucket, computed
+from its key. A bucket is shared if more than one segment has partial calls in it. Calls and orphans in unshared buckets
+are final, and each part writes its own. Partial calls in shared buckets go to the table `_shared` for `silver.calls`
+and `silver.orphans`. If a new segment shares a bucket with an older part, that part is finalized again.
 """
 
 from collections.abc import Collection, Iterable, Iterator, Sequence
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 PARTIAL_CALLS_TABLE: Final = "_shared"
 FINALIZED_SCHEMAS: Final = {"calls": arrow_schemas.CALLS, "orphans": arrow_schemas.ORPHANS}
-"""Tables with finalized rows; their other rows come from a function of `_shared`."""
+"""Tables with finalized rows; their other rows are computed from the table `_shared`."""
 _BUCKETS_TABLE: Final = "_buckets"
 _PART_SEPARATOR: Final = "-of-"
 """Separates the date and the part in the name of a file with finalized rows."""
@@ -41,11 +41,11 @@ class FinalizeTask:
     output_directory: str
     """Directory with one folder per table."""
     shared_buckets: Int64Array
-    """Buckets of this part in which other parts have partial calls too."""
+    """Shared buckets of this part."""
 
 
 def _finalize_part(task: FinalizeTask) -> None:
-    """Write the calls and orphans of buckets that only this part has, and its partial calls of shared buckets."""
+    """Write the calls and orphans of a part's unshared buckets, and its partial calls of shared buckets."""
     directory = Path(task.output_directory)
     shared = ParquetPartWriter(directory / PARTIAL_CALLS_TABLE, task.part, PARTIAL_CALLS)
     files: dict[tuple[str, str], ParquetPartWriter] = {}
@@ -75,7 +75,7 @@ def _rows_by_date(rows: pa.Table) -> Iterator[tuple[str, pa.Table]]:
 
 @dataclass(frozen=True, slots=True)
 class SharedBuckets:
-    """Buckets in which several parts have partial calls, and the older parts with newly shared buckets."""
+    """Buckets in which several segments have partial calls, and the older parts with newly shared buckets."""
 
     buckets: Int64Array
     changed_parts: frozenset[str]

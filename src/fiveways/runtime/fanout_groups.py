@@ -16,11 +16,11 @@ _MAX_CACHED_MEMBERS: Final = 100_000
 
 
 class FanoutGroup:
-    """The subscribers of one protocol to one topic under the same subscription name.
+    """The subscribers to one topic with the same protocol, subscription name and envelope option.
 
-    Members whose next event has the same bytes are batched: the group holds their frames of an event loop iteration
-    once. A member that receives or sends anything else leaves the batch, and gets each frame in its own outbox until
-    the iteration ends.
+    Members that would receive identical bytes are batched: during one event loop iteration the group stores each frame
+    once for all of them. A member that receives or sends anything else leaves the batch; for the rest of the iteration
+    its frames go to its own outbox.
     """
 
     __slots__ = (
@@ -95,7 +95,7 @@ class FanoutGroup:
             self.unbatched = [member for member in self.unbatched if member[0] is not self._miss_counter]
 
     def dissolve(self) -> None:
-        """End the group: its skipping members are counted by other groups from now on."""
+        """End the group: other groups count the events that its skipping members miss from now on."""
         for participant in self._skipping_members:
             participant.leave_skip_group(self)
         self._skipping_members.clear()

@@ -384,7 +384,7 @@ def test_query_for_name_unspellable_for_callee_is_refused() -> None:
 def test_result_instead_of_description_is_failure() -> None:
     hub = hub_with_methods()
     discover(hub, "stock.")
-    expected = Failure("d", Reason.RAISED, "the answer is no description")
+    expected = Failure("d", Reason.RAISED, "the response is not a description")
     assert hub.handle("eve", Result("1"), 0.0) == [Delivery("ann", expected, "1")]
     discover(hub, "stock.")
     expected = Failure("d", Reason.NO_SUCH_METHOD, "what?")

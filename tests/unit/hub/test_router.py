@@ -65,7 +65,7 @@ def test_id_of_pending_call_is_refused() -> None:
     hub = hub_with_peers()
     register_method(hub, "bob", "m")
     send_call(hub)
-    assert refusal(send_call(hub)) == ("ann", "c", Reason.BAD_ARGUMENTS, "a call c is open already")
+    assert refusal(send_call(hub)) == ("ann", "c", Reason.BAD_ARGUMENTS, "call c is already open")
 
 
 def test_stray_response_is_dropped_and_counted() -> None:
