@@ -98,7 +98,7 @@ def _frame(
             area,
             _series_labels(ends, chart.height),
             tag("div", *_xs(buckets, 6 if chart.is_half_width else 12), class_="xs", aria_hidden="true"),
-            class_="chart bare" if chart.is_half_width else "chart",
+            class_="plot bare" if chart.is_half_width else "plot",
         ),
         class_="chart",
     )

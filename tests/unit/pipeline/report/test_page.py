@@ -10,6 +10,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from fiveways.pipeline.report import page as module
+from fiveways.pipeline.report import style
 from fiveways.pipeline.report.page import render_directory
 from fiveways.pipeline.report.table_reader import TABLE_COLUMNS, ReportError, ReportTables
 from tests.support import report_tables
@@ -253,3 +254,13 @@ def test_tables_that_keep_changing_give_an_error(tmp_path: Path, monkeypatch: py
     monkeypatch.setattr(module, "render", render_and_change)
     with pytest.raises(ReportError, match="changes faster than it can be read; try again"):
         render_directory(tmp_path)
+
+
+def test_each_class_of_the_style_sheet_is_used() -> None:
+    """A renamed class in the markup would leave charts without their layout, and no text would tell."""
+    folder = Path(style.__file__).parent
+    sources = [path.read_text(encoding="utf-8") for path in folder.glob("*.py") if path.name != "style.py"]
+    words = set(re.findall(r"[\w-]+", " ".join(sources)))
+    styled = set(re.findall(r"\.([a-z][\w-]*)(?=[^{};]*\{)", style.STYLE))
+    numbered = re.compile(r"[chw]\d")  # colours, shades and severities: their numbers are computed
+    assert {name for name in styled - words if not numbered.fullmatch(name)} == set()
