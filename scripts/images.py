@@ -43,7 +43,8 @@ def main(folder: Path) -> None:
                 _wait_for_report(demo.stdout)
                 page.goto(next(run.rglob("report.html")).as_uri())
                 page.wait_for_timeout(1000)
-                page.evaluate("document.querySelector('#services').scrollIntoView()")
+                page.evaluate("document.querySelector('#services').scrollIntoView({behavior: 'instant'})")
+                page.wait_for_timeout(500)
                 page.screenshot(path=folder / "report.png")
             finally:
                 demo.terminate()
